@@ -23,8 +23,8 @@ type Key interface {
 	Sign(ctx context.Context, message []byte) ([]byte, error)
 }
 
-// OwnKey is a [Key] in this process's custody. Sign must return a signature that Public verifies, or an error: nobody
-// verifies it again.
+// OwnKey is a [Key] in this process's custody. Sign must return a signature that Public verifies, or an error: it is
+// not verified again.
 type OwnKey interface {
 	Key
 	Public() ed25519.PublicKey

@@ -45,7 +45,7 @@ type answering struct {
 }
 
 // answering returns nil if nothing is to be signed: without a key, or if the request does not name its content and
-// capability. No mediator sent that one, so nobody verifies the answer.
+// capability. No mediator sent such a request, so the answer is not verified.
 func (p *Protect) answering(r *http.Request, a Authorization, body []byte) (*answering, error) {
 	digest, err := httpsig.ReadContentDigest(r.Header)
 	named := slices.Equal(r.Header.Values(idempotencyKey), []string{a.Claims.ID})

@@ -100,7 +100,7 @@ func AssuranceFrom(ctx context.Context) policy.Assurance {
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a Authorization, body []byte,
 	err error) {
 	if p.Bind == nil {
-		return a, nil, errors.New("gate: the middleware was given no Bind")
+		return a, nil, errors.New("gate: Protect.Bind is missing")
 	}
 	if name := wire.MethodOverride(r.Header); name != "" {
 		return a, nil,

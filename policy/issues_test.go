@@ -120,6 +120,10 @@ func auditPage(issues []policy.Issue) string {
 	var controls strings.Builder
 	var mends []string
 	codes := make(map[string][]string)
+	in := make(map[string]int) // how many codes with the same remedy have the same ending
+	for _, i := range issues {
+		in[i.Mend+ending(i.Code)]++
+	}
 	for _, i := range issues {
 		if name, ok := strings.CutPrefix(i.Path, "controls."); ok {
 			controls.WriteString(item("`" + name + "`: " + i.Sentence))
@@ -128,7 +132,13 @@ func auditPage(issues []policy.Issue) string {
 		if codes[i.Mend] == nil {
 			mends = append(mends, i.Mend)
 		}
-		codes[i.Mend] = append(codes[i.Mend], "`"+i.Code+"`")
+		code := "`" + i.Code + "`"
+		if in[i.Mend+ending(i.Code)] > 1 {
+			code = "`*_" + ending(i.Code) + "`"
+		}
+		if !slices.Contains(codes[i.Mend], code) {
+			codes[i.Mend] = append(codes[i.Mend], code)
+		}
 	}
 	var others strings.Builder
 	for _, mend := range mends {
@@ -149,10 +159,17 @@ other value.
 ` + controls.String() + `
 ## Policies and bounds
 
-A code names the policy and the field. Each entry says how to mend its codes. Bounds are in milliseconds.
+A code names the policy (* below) and the field. Each entry says how to mend its codes. Bounds are in milliseconds.
 
 ` + others.String()
 }
+
+// policies begin the codes that are about one policy of a manifest.
+var policies = regexp.MustCompile(`^(runtime|trigger_receipt|origin_proof|(signer|deployment)_certificate|agent_session|` +
+	`policy_decision|action_grant|request_proof|interaction_receipt|autonomy|agent_statement|challenge|capability)_`)
+
+// ending returns a code without the policy that it names.
+func ending(code string) string { return policies.ReplaceAllString(code, "") }
 
 func item(text string) string {
 	var b strings.Builder

@@ -29,8 +29,8 @@ type delivered struct {
 	claims         []interaction.Receipt
 }
 
-// Receive takes receipts of any sessions, each session's in chain order, and again. Of each session all are kept
-// durably, or none. Receive itself fails only if a token is unreadable.
+// Receive takes receipts of any sessions, each session's in chain order, and again. It keeps all of a session's
+// receipts durably, or none. Receive itself fails only if a token is unreadable.
 func (s *Service) Receive(ctx context.Context, tokens []string) ([]Received, error) {
 	if len(tokens) > MaxBatch {
 		return nil, refusal.New("query_malformed", "the delivery has %d receipts; at most %d are allowed", len(tokens),

@@ -43,7 +43,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// DefaultRetention is how long sessions are kept by default.
+// DefaultRetention is the default time for which sessions are kept.
 const DefaultRetention = 90 * 24 * time.Hour
 
 // Limits bound what one owner can use. Zero means the default. Bursts are ten times the average.
@@ -70,7 +70,7 @@ type Options struct {
 	Verified func(context.Context, accrual.Agent) (*accrual.Verified, error)
 	// Disputes configure signals and disputes; nil takes none.
 	Disputes *Disputes
-	// Retention is how long a session is kept after its last receipt; zero means DefaultRetention.
+	// Retention is the time for which a session is kept after its last receipt; zero means DefaultRetention.
 	Retention time.Duration
 	Limits    Limits
 	Now       func() time.Time

@@ -25,7 +25,7 @@ const (
 	// at the deadline.
 	triedFirst = time.Minute
 	triedLast  = 6 * time.Hour
-	// failsFor is how long failing trials are repeated after the deadline.
+	// failsFor is the time after the deadline in which failing trials are repeated.
 	failsFor = 24 * time.Hour
 )
 

@@ -31,7 +31,7 @@ func (p *PublicKeys) Public(ctx context.Context, name string) ([]custody.Version
 	k := &Key{session: p.session, name: name, pinned: make(map[int]custody.Version)}
 	k.state.Store(&state{})
 	err := k.read(ctx)
-	p.session.reached.Store(true) // nobody tries again after a failure, so that it says nothing of Vault's health
+	p.session.reached.Store(true) // a failure is not tried again: it says nothing about Vault's health
 	if err != nil {
 		return nil, custody.Properties{}, err
 	}

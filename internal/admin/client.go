@@ -103,7 +103,7 @@ func send(ctx context.Context, e config.Peer, id *identity.Identity, method, pat
 type Peer struct {
 	Name string
 	At   config.Peer
-	// Identity is that of this process; nil without tls.
+	// Identity is this process's own; nil without tls.
 	Identity *identity.Identity
 	// Sees lists the purposes, and the names without one, of its observations that count. It has no say in other
 	// processes, which could then not be observed at all.

@@ -40,8 +40,8 @@ type Validation struct {
 	Getenv func(string) string
 }
 
-// settle is how long a way out may be open at first: a NetworkPolicy can come after the pod. wayTimeout bounds one
-// attempt.
+// settle bounds the time in which a way out may be open at first: a NetworkPolicy can come after the pod. wayTimeout
+// bounds one attempt.
 const settle, wayTimeout = 15 * time.Second, 2 * time.Second
 
 // Run returns nil once the proxy answers, and no other way out of this network namespace is open. A way counts as
@@ -251,7 +251,7 @@ func rawSockets() bool {
 	return false
 }
 
-// nameservers are those in a file like /etc/resolv.conf, at most three, as the C library reads it.
+// nameservers returns at most three name servers of a file like /etc/resolv.conf, as the C library reads it.
 func nameservers(path string) (all []string) {
 	raw, err := files.Read(path)
 	if err != nil {

@@ -20,7 +20,7 @@ func (t *Trust) checkAnswer(r ledger.Record) error {
 	return nil
 }
 
-// Word says whose word the outcome of a verified record is.
+// Word names the party that vouches for the outcome of a verified record.
 func (v Verdict) Word(r ledger.Record) string {
 	pinned := func(k ledger.Check) bool { return k.Name == answerCheck && k.OK }
 	if r.Answer != nil && !slices.ContainsFunc(v.Checks, pinned) {

@@ -44,7 +44,7 @@ type Trust struct {
 	foreign   bool                 // the roots came with the records, and are not pinned
 
 	// AnswerKeys are the pinned keys with which APIs sign their answers, by host; those of no host are for all. If there
-	// are any, an answer by another key is refused; without any, nobody knows whose the keys in the records are.
+	// are any, an answer by another key is refused; without any, the owners of the keys in the records are unknown.
 	AnswerKeys map[string]httpsig.Keys
 }
 

@@ -130,7 +130,7 @@ func (w *writer) line(name string, value any) error {
 	return err
 }
 
-// record refuses a record whose manifest the archive lacks: nobody could verify it.
+// record refuses a record whose manifest the archive lacks: it could not be verified.
 func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	t := w.archive.Of(r)
 	if t.manifests[cmp.Or(r.Manifest, t.today)] == nil {

@@ -49,7 +49,7 @@ func DirFlag(c *cobra.Command) {
 	c.Flags().Lookup("dir").Annotations = make(map[string][]string)
 }
 
-// FromDir adds --dir, and gives the named flag its values from that folder unless the flag is given.
+// FromDir adds --dir, the folder that supplies the named flag's values if the flag is left out.
 func FromDir(c *cobra.Command, flag string, values func(dir string) []string) {
 	DirFlag(c)
 	f := c.Flags().Lookup("dir")

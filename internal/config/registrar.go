@@ -23,7 +23,7 @@ type Registrar struct {
 	// token (next section).
 	RegistryKey string `yaml:"registryKey" is:"path"`
 	// AuditorKey is the same for the deployment auditor's key. With it, the registrar renews deployment certificates.
-	// Whoever takes over the registrar could then sign rules too.
+	// An attacker who takes over the registrar could then sign rules too.
 	AuditorKey string `yaml:"auditorKey" is:"path"`
 	// Rules is the output of mediator registrar sign, reread when it changes.
 	Rules string `yaml:"rules" is:"path" need:"yes"`

@@ -122,7 +122,7 @@ func OfflineVerifier(registry, auditor, bundle string, strict *policy.Strict, no
 	return v, b, err
 }
 
-// EnvironmentHash returns the hash of what a sidecar runs: this binary and the bytes of the sidecar's configuration.
+// EnvironmentHash returns the hash of this binary and the bytes of a sidecar's configuration.
 // The manifest pins it as requiredEnvironmentHash.
 func EnvironmentHash(sidecar []byte) (string, error) {
 	binary, err := binaryHash()

@@ -44,7 +44,7 @@ func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	return raw, err
 }
 
-// ErrLarge is in the errors about what is larger than its limit.
+// ErrLarge is in the error about a file larger than its limit.
 var ErrLarge = errors.New("larger")
 
 func errLarge(name string, limit int64) error {

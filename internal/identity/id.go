@@ -36,7 +36,7 @@ func (id ID) Path() string {
 	return path
 }
 
-// CheckPattern refuses a text that matches no SPIFFE id. In a pattern, a segment * of the path stands for any one
+// CheckPattern refuses a text that matches no SPIFFE id. In a pattern, a segment * of the path matches any one
 // segment.
 func CheckPattern(pattern string) error {
 	segments := strings.Split(pattern, "/")
@@ -52,7 +52,7 @@ func CheckPattern(pattern string) error {
 	return nil
 }
 
-// Matches reports whether the id is one of those that a pattern stands for.
+// Matches reports whether a pattern matches the id.
 func (id ID) Matches(pattern string) bool {
 	want, got := strings.Split(pattern, "/"), strings.Split(string(id), "/")
 	if len(want) != len(got) {

@@ -224,8 +224,8 @@ func lower(resource int, to func(uint64) uint64) error {
 	return unix.Setrlimit(resource, &limit)
 }
 
-// quarter and sixteenth are one run's part of what the kernel counts for the maker of all user namespaces, root. One
-// agent could otherwise use it up: others could then watch no files, and without signals no further run could start.
+// quarter and sixteenth are one run's part of the kernel's limits for root, which makes all user namespaces. One agent
+// could otherwise use them up: others could then watch no files, and without signals no further run could start.
 func quarter(of uint64) uint64   { return of / 4 }
 func sixteenth(of uint64) uint64 { return of / 16 }
 

@@ -30,7 +30,7 @@ type network struct {
 }
 
 // makeNetwork makes every address one of loopback, and leads all TCP to the listener and all DNS to the resolver. UDP
-// to any other port finds nobody, and its sender gets an error at once, so that QUIC falls back.
+// to any other port fails at once, so that QUIC falls back.
 func makeNetwork() (n network, err error) {
 	if err := loopbackUp(); err != nil {
 		return network{}, fmt.Errorf("loopback cannot be brought up in the network namespace: %w", err)

@@ -147,7 +147,7 @@ func ReadBooks(registry, bundle string, now time.Time) (*Books, error) {
 		}
 		list, _ := evidence.UnverifiedClaims(evidence.RevocationListKind(), token) // verified above
 		key := func(r evidence.Revocation) string { return r.Kind + " " + r.ID }
-		if i == len(h.Revocations) { // of what the history knows, the bundle's list has later ends and shorter reasons
+		if i == len(h.Revocations) { // of entries in both, the bundle's list has later ends and shorter reasons
 			list.Revoked = slices.DeleteFunc(list.Revoked, func(r evidence.Revocation) bool {
 				_, known := books.revoked[key(r)]
 				return known
@@ -218,7 +218,7 @@ func (v *Version) certify(c evidence.SignerCertificate) {
 	v.Until = &until
 }
 
-// revocation returns the first revocation of a version, or nil. id is that of its certificate.
+// revocation returns the first revocation of a version, or nil. id is its certificate's.
 func (b *Books) revocation(kid, id string) (first *Revoked) {
 	keys := []string{evidence.RevokedArtifact + " " + id}
 	for _, name := range evidence.RevocableNames(kid) {

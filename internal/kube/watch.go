@@ -91,7 +91,7 @@ func list[T Object](ctx context.Context, c *Client, path, selector string) (all 
 		}
 		err := c.do(ctx, http.MethodGet, path, query, "", nil, &page)
 		switch {
-		case errors.Is(err, files.ErrLarge) && limit > 1: // whoever may make pods can make large ones
+		case errors.Is(err, files.ErrLarge) && limit > 1: // pods can be large
 			limit = (limit + 7) / 8
 			continue
 		case err != nil:

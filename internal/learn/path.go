@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Shapes of segments that are ids wherever they are: UUIDs, ULIDs, hashes, long numbers, and tokens with a prefix.
+// Shapes of segments that are ids in every position: UUIDs, ULIDs, hashes, long numbers, and tokens with a prefix.
 var ids = []*regexp.Regexp{
 	regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`),
 	regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`),
@@ -25,7 +25,7 @@ var (
 	version = regexp.MustCompile(`^[vV]?[0-9.]*$`)
 )
 
-// isID reports whether a segment is one of many ids, given the segment before it. Words never are: /users/list and
+// isID reports whether a segment is an id, given the segment before it. Words never are: /users/list and
 // /users/delete differ in meaning, and so may any two names.
 func isID(segment, before string) bool {
 	if !digit.MatchString(segment) || spelt.MatchString(segment) && !numbers.MatchString(segment) {

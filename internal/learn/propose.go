@@ -14,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/proxy/mcp"
 )
 
-// Width says how much a proposal's rules allow.
+// Width is the breadth of a proposal's rules.
 type Width int
 
 // Widths. Narrow is exactly what was seen. Normal has {id} for ids. Wide is, for reads, everything that the host

@@ -10,7 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/terminal"
 )
 
-// Rule is a rule in the form of the sidecar's configuration, as far as records can tell it.
+// Rule is a rule in the form of the sidecar's configuration, with what records can show.
 type Rule struct {
 	Post  bool   `yaml:"-" json:"post"` // an action, else an egress rule
 	Name  string `yaml:"name" json:"name"`

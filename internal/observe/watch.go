@@ -274,7 +274,7 @@ func (w *Watcher) lookAtOther(q process, threads []status, first roots, runs []*
 }
 
 // lookForTerminal finds terminals, except an isolated run's own ones, which nothing outside can use. A standard input
-// named /dev/tty does not say whose terminal it is, and counts as one from outside.
+// named /dev/tty could be any terminal, and counts as one from outside.
 func (w *Watcher) lookForTerminal(q process, threads []status, runs []*Run) {
 	const firstPTY, lastPTY = 136, 143 // the major device numbers of /dev/pts
 	major := q.terminal >> 8 & 0xfff

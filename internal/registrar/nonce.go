@@ -20,7 +20,7 @@ type nonces struct {
 	spent map[string]time.Time // until when each would count
 }
 
-// MaxNonces bounds the used nonces that are remembered. nonceAge is how long a nonce counts.
+// MaxNonces bounds the used nonces that are remembered. nonceAge is the life of a nonce.
 const MaxNonces, nonceAge = 10_000, 2 * time.Minute
 
 func newNonces() *nonces {

@@ -246,7 +246,7 @@ func (r *Registrar) Run(ctx context.Context) {
 	}
 }
 
-// groups splits publications by what is declared of their keys, and by what they observed: a contradiction of one must
+// groups splits publications by the declarations of their keys and by their observations: a contradiction of one must
 // not count against the keys of another.
 func groups(batch []*waiting) (all [][]*waiting) {
 next:

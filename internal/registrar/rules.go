@@ -225,7 +225,7 @@ type deployment struct {
 	certificate string // the auditor's, from the file of the rules; may be empty
 }
 
-// TrialRules are rules that nobody has signed.
+// TrialRules returns unsigned rules.
 func TrialRules(rules evidence.RegistrarRules, manifests []*policy.Manifest) (*Rules, error) {
 	r := &Rules{RegistrarRules: rules, Trial: true, deployments: make(map[string]*deployment)}
 	for _, m := range manifests {

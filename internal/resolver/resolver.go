@@ -29,10 +29,10 @@ func Address(host string) netip.Addr {
 	return netip.AddrFrom4(a)
 }
 
-// Own is an address of the block that stands for the resolver.
+// Own is the resolver's address in the block.
 var Own = netip.AddrPortFrom(block.Addr().Next(), 53)
 
-// maxTold bounds the names without an answer that are told of in a run.
+// maxTold bounds the reports of names without an answer in a run.
 const maxTold = 256
 
 // Serve answers the queries that reach c, until c is closed. It tells of queries that have no answer, one for each

@@ -128,7 +128,7 @@ func (s Setup) roots(_ context.Context, a Answers) error {
 	return nil
 }
 
-// publish lets everyone read a file, whatever the umask of the administrator's shell was. It follows no link, which the
+// publish lets everyone read a file, regardless of the umask of the administrator's shell. It follows no link, which the
 // registry's and the auditor's users could put in its place.
 func publish(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -186,7 +186,7 @@ func (s Setup) configure(_ context.Context, a Answers) error {
 	return nil
 }
 
-// wrapped is how long a login for Vault can be used for the first time.
+// wrapped is the time in which a login for Vault can be used for the first time.
 const wrapped = time.Hour
 
 func (s Setup) useVault(ctx context.Context, a Answers) error {

@@ -69,7 +69,7 @@ func Read(raw []byte, to any, o Options) (*File, error) {
 	walk := walker{File: f, Options: o}
 	walk.value("", &f.root, reflect.TypeOf(to).Elem())
 	if len(f.found) > 0 {
-		_ = f.root.Decode(to) // as far as possible, so that one run reports everything
+		_ = f.root.Decode(to) // what is valid, so that one run reports everything
 		return f, nil
 	}
 	if !o.JSON {

@@ -90,7 +90,7 @@ func isNumber(s string, t reflect.Type) bool {
 	return err == nil && (s == "0" || s[0] != '0')
 }
 
-// bits is how many bits of a type hold numbers from 0.
+// bits returns the number of bits of a type that hold numbers from 0.
 func bits(t reflect.Type) int {
 	if t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64 {
 		return t.Bits() - 1

@@ -154,7 +154,7 @@ const (
 	maxNumber = 1100
 )
 
-// faithful reports whether a number's canonical form means the same. Below 2^53 a double stands for every decimal
+// faithful reports whether a number's canonical form means the same. Below 2^53 a double represents every decimal
 // nearest to it.
 func faithful(s string) (f float64, ok bool) {
 	if len(s) > maxNumber {

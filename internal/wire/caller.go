@@ -6,7 +6,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Caller is who sent a request over TLS, by its certificate.
+// Caller is the sender of a request over TLS, by its certificate.
 type Caller struct {
 	ID      string // its SPIFFE id
 	Runtime string // the only runtime that it may speak for: the path of the id

@@ -85,7 +85,7 @@ func (b *Streamed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Discard reads up to n bytes that nobody wants. A read that the transport has begun comes first.
+// Discard reads and drops up to n bytes. A read that the transport has begun comes first.
 func (b *Streamed) Discard(n int64) {
 	b.reading.Lock()
 	defer b.reading.Unlock()

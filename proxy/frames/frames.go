@@ -165,7 +165,7 @@ func (e *EventStream) message(m []byte, event func(sse.Event)) {
 	event(out)
 }
 
-// sizes are those of values of fixed size, by their type.
+// sizes of the values of fixed size, by their type.
 var sizes = [...]int{0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
 // texts returns the headers whose values are texts.

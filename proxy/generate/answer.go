@@ -116,7 +116,7 @@ func (c *Call) read(resp *http.Response) ([]byte, error) {
 	return body, nil
 }
 
-// taking reserves memory for what it reads.
+// taking reserves memory for the bytes that it reads.
 type taking struct {
 	io.Reader
 	take func(n int) error

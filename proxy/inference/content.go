@@ -222,7 +222,7 @@ func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	role := members.NameOf(it.Role)
 	class := r.known.Items[it.Type]
 	switch {
-	case class == members.State, it.Type == "image_generation_call" && textOf(it.Result) == "": // the id stands for it
+	case class == members.State, it.Type == "image_generation_call" && textOf(it.Result) == "": // the id replaces it
 		r.state(it.Type, it.ID)
 	case it.Type != "":
 		r.judge(class, it.Type)

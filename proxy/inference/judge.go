@@ -35,7 +35,7 @@ func (r *reading) unknown(name string) {
 	}
 }
 
-// state judges a pointer to what the provider keeps. Its content was seen if an answer in this session made it.
+// state judges a pointer to content that the provider keeps. Its content was seen if an answer in this session made it.
 func (r *reading) state(name, id string) {
 	if !r.kept.Has(r.host, id) && !r.listed(name) {
 		r.judged.Unseen.Add(name)

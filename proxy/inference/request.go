@@ -181,7 +181,7 @@ func (t tool) runsHere(d Dialect) bool {
 		(t.Type == "shell" && t.runsIn == "local" || t.Type == "tool_search" && t.Execution == "client")
 }
 
-// tools judges a list of tools, which have the type untyped if none is given.
+// tools judges a list of tools; those without a type have the type untyped.
 func (r *reading) tools(raw jsontext.Value, untyped string) error {
 	if raw == nil {
 		return nil

@@ -214,7 +214,7 @@ func (c *conn) handshake() error {
 	return nil
 }
 
-// client is what trusts the CA, as far as connections show: the session of a listener, or an address.
+// client names the client that trusts the CA: the session of a listener, or an address.
 func (c *conn) client() string {
 	if c.session != "" {
 		return c.session

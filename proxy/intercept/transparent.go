@@ -99,7 +99,7 @@ func connectRequest(route Route) *http.Request {
 }
 
 // named returns the target of a redirected connection: the host that authority names, at the dialled port. Without a
-// name it is the dialled address, unless that is one of the run's resolver, which several names can share. A name that
+// name it is the dialled address, unless the run's resolver made that, for several names can share it. A name that
 // is an address must be the dialled one.
 func (r Route) named(scheme, authority string) (upstream.Target, error) {
 	t := upstream.Target{Scheme: scheme, Host: r.Original.Addr().String(), Port: r.Original.Port()}

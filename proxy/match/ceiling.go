@@ -68,7 +68,7 @@ func CoversHost(pattern, host string) bool {
 	return pattern == host || wild && strings.HasSuffix(host, domain)
 }
 
-// contains reports whether every path of the pattern inner is one of outer, by segments.
+// contains reports whether the pattern outer matches every path of the pattern inner, by segments.
 func contains(outer, inner []string) bool {
 	for i, s := range outer {
 		switch {

@@ -165,7 +165,7 @@ func (a *Answer) unread() {
 }
 
 // doubt notes a message that some clients take for the answer to the request that this answer, or the one that it
-// resumes, belongs to: they expect no other there, whatever its id.
+// resumes, belongs to: they expect no other there, even under another id.
 func (a *Answer) doubt() {
 	switch {
 	case a.isRequest() && a.result == "":

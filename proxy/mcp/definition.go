@@ -80,8 +80,8 @@ func (a *Answer) show(result object, taken bool) {
 	}
 }
 
-// eachTool yields the name and the definition of each tool in a list. The name is empty for what is not a list, or not
-// a tool with one name.
+// eachTool yields the name and the definition of each tool in a list. The name is empty if the value is not a list, or
+// an element is not a tool with one name.
 func eachTool(list jsontext.Value) iter.Seq2[string, jsontext.Value] {
 	return func(yield func(string, jsontext.Value) bool) {
 		dec := jsontext.NewDecoder(bytes.NewReader(list))

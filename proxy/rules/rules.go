@@ -198,7 +198,7 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpo
 	return r.endpoints[found], err
 }
 
-// CheckHost refuses a host that is denied whatever the path.
+// CheckHost refuses a host that is denied for every path.
 func (r *Rules) CheckHost(t upstream.Target) error { return r.denied.CheckHost(t) }
 
 // Knows reports whether any rule or denial could match a call to this host and port, so that a CONNECT makes sense.

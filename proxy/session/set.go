@@ -36,7 +36,7 @@ type Set struct {
 	now func() time.Time
 
 	mu       sync.RWMutex  // guards all below
-	opened   chan struct{} // closed when a session opens; nil if nobody waits for one
+	opened   chan struct{} // closed when a session opens; nil if no one waits
 	byID     map[string]*Session
 	standing map[string]*standing // by the agent's pod; empty for this pod's own
 }

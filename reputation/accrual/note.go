@@ -7,7 +7,7 @@ import (
 
 // These entries count for the rating alone (package rating). They leave the reputation unchanged but for its log head.
 
-// Signal is a signal of the agent whose window has closed, with what the node itself found when it was published.
+// Signal is a signal of the agent whose window has closed, with the node's findings at its publication.
 type Signal struct {
 	ID           string `json:"signal_id"`
 	Trace        bool   `json:"trace"`        // the node held all receipts it rests on, all of the same agent

@@ -8,7 +8,7 @@ import (
 const (
 	// Window is the number of recent sessions in the current score.
 	Window = 20
-	// recent is how many of them the trend compares with the earlier ones.
+	// recent is the number of them that the trend compares with the earlier ones.
 	recent = 5
 	// steady is the largest difference in points of a stable trend.
 	steady = 2

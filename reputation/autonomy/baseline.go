@@ -40,7 +40,7 @@ type TextSample struct {
 	Compression float64 `json:"compression"`
 }
 
-// Baseline is an immutable snapshot of what is usual for an owner's models. A score names it by hash, so that anyone
+// Baseline is an immutable snapshot of the usual figures of an owner's models. A score names it by hash, so that anyone
 // can compute the score again.
 type Baseline struct {
 	Owner    string          `json:"owner"`

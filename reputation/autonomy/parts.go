@@ -74,7 +74,7 @@ var bySignal = [...][2]int{
 	{commitmentsPart, partCount},
 }
 
-// parts measures each part. One with too few inputs has no points. agreement and commitments are those of the session.
+// parts measures each part, given the session's agreement and commitments. A part with too few inputs has no points.
 func (v *view) parts(agreement, commitments measure) (p parts) {
 	t, r, k, e, c := &formula.Timing, &formula.Recursion, &formula.Knowledge, &formula.Entropy, &formula.Challenge
 	put := func(at int, name string, of float64, least int64, m measure) {

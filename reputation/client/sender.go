@@ -24,7 +24,7 @@ const (
 	// maxClaimed bounds the sessions of one pass, and maxPass the time in which a pass starts requests.
 	maxClaimed = 64
 	maxPass    = time.Minute
-	// lease is how long this process owns a claimed session: longer than a pass takes.
+	// lease is the time for which this process owns a claimed session: longer than a pass takes.
 	lease = maxPass + requestTimeout + 20*time.Second
 	// gatherPause lets receipts of this process gather. restPeriod is the time between checks for those of others.
 	gatherPause, restPeriod = 500 * time.Millisecond, 30 * time.Second

@@ -167,7 +167,7 @@ func logOf(t translog.Tree) accrual.Log {
 	return accrual.Log{Entries: head.Size, Head: hex.EncodeToString(head.Root[:])}
 }
 
-// Time returns the time for the next entry: now, but never before the last entry, whichever replica wrote it.
+// Time returns the time for the next entry: now, but never before the last entry, even if another replica wrote that.
 func (b *Book) Time(now time.Time) int64 { return max(now.Unix(), b.last) }
 
 // Next returns the effect of an entry without changing anything. It refuses an entry that contradicts the log.

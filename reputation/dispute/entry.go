@@ -22,7 +22,7 @@ type Entry struct {
 	Violation *Violation `json:"violation,omitempty"`
 }
 
-// Published is a published signal with what the node found about it.
+// Published is a published signal with the node's findings.
 type Published struct {
 	SignalID string   `json:"signal_id"`
 	Agent    string   `json:"agent_id"`

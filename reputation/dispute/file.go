@@ -204,7 +204,7 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 		}
 		o.Target, o.SignalID, o.ContractID, disputed = s.Agent, s.SignalID, c.ChallengeID, s.At
 		if s.Final {
-			return o, disputed, nil // refused later, whatever its receipts
+			return o, disputed, nil // refused later for any receipts
 		}
 	} else {
 		o.Target = f.Filing.Challenge.TargetID

@@ -31,7 +31,7 @@ const (
 	ReasonProbesDisagree = "probes_disagree"
 	// The target wins.
 	ReasonNothingFound = "nothing_found"
-	// Nobody wins.
+	// No side wins.
 	ReasonReceiptsMissing  = "receipts_missing"
 	ReasonSessionOpen      = "session_open"
 	ReasonStrategyHidden   = "strategy_hidden"
@@ -183,7 +183,7 @@ func (r *Record) closed() bool { return r.last.Closing != nil }
 // Judge returns the finding on the evidence so far. ended is false if waiting could bring missing receipts or the end
 // of a session; late says that there is no more time to wait.
 //
-// Holding evidence back does not win, and neither does accusing an agent whose evidence was lost: then nobody wins.
+// Holding evidence back does not win, and neither does accusing an agent whose evidence was lost: then no side wins.
 func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 	doubt, open := "", false
 	var inputs []string

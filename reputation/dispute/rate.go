@@ -15,7 +15,7 @@ var perDay = map[string]int{
 
 const (
 	day = int64(24 * time.Hour / time.Second)
-	// lossCounts is how long a lost dispute doubles the period, up to longest.
+	// lossCounts is the time for which a lost dispute doubles the period, up to longest.
 	lossCounts = 30 * day
 	longest    = 16 * day
 	kept       = lossCounts

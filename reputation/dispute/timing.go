@@ -20,7 +20,7 @@ const callerSlack = Slack + int64((interaction.CallerLifetime+evidence.MaxSkew)/
 type timing struct {
 	calls   []span           // model calls
 	checked []span           // requests with a measured turnaround: from arrival to sending
-	asked   map[string]int64 // when the model that made a tool call was asked, by the call's tag
+	asked   map[string]int64 // the request's time at the model that made a tool call, by the call's tag
 	brought []result
 }
 

@@ -67,7 +67,7 @@ func ResolutionOf(d State) (c Resolution, ok bool) {
 }
 
 func checkResolution(c *Resolution) error {
-	o := Opened{ // with valid values for what the claims lack
+	o := Opened{ // with valid values for the members that the claims lack
 		DisputeID: c.DisputeID, Challenger: c.Challenger, Target: c.Target, Type: c.Type, Receipts: []string{c.Document},
 		Document: c.Document, Substance: c.Document, Tier: accrual.TierNew, Deadline: c.ResolvedAt,
 	}

@@ -12,7 +12,7 @@ const (
 	window     = 20   // recent events, and recent signals, that count
 	levelOf    = 10   // consecutive outcomes that make a level; fewer are no measurement
 	lowBand    = 0.30 // the end of the seed's band of low confidence: a neutral outcome
-	noise      = 0.12 // the natural spread of a steady agent, below which nobody gains
+	noise      = 0.12 // the natural spread of a steady agent, below which no agent gains
 	maxRAP     = 3.0
 	jump       = 0.50 // a large step between consecutive outcomes
 	prior      = 20   // statements by others that move a share halfway from 0.5 to 1

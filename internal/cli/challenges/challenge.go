@@ -34,8 +34,7 @@ func (s *secretFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&s.file, "secret-file", "", "file that holds the shared secret")
 }
 
-// read returns the secret from the flag that is given, or else from the environment. An empty flag, as an unset
-// variable gives it, counts as given.
+// read returns the secret from a flag, or else from the environment. An empty flag, as from an unset variable, counts.
 func (s *secretFlags) read() (evidence.Secret, error) {
 	value, bySecret, byFile := s.secret, s.c.Flags().Changed("secret"), s.c.Flags().Changed("secret-file")
 	switch {

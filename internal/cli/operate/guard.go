@@ -93,7 +93,7 @@ With --forward, it leads the agent's connections to a mediator in another pod in
 	return c
 }
 
-// proxyWait is how long the mediator may take to answer: it waits for its certificates.
+// proxyWait bounds the wait for the mediator's answer: it waits for its certificates.
 const proxyWait = 5 * time.Minute
 
 func validateWays(c *cobra.Command, mode, proxy string, outside []string) error {

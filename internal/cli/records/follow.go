@@ -13,7 +13,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// maxTail is how many of the newest records Follow reads for its tail.
+// maxTail bounds the records that Follow reads for its tail.
 const maxTail = 200
 
 // Follow calls show with the newest records, at most tail, and then with each record when its call ends, until ctx

@@ -19,7 +19,7 @@ func Demo() *cobra.Command {
 	var asJSON bool
 	var model string
 	c := &cobra.Command{
-		Use: "demo", Short: "Play every scenario with real processes, and compare what happened with what was expected",
+		Use: "demo", Short: "Play every scenario with real processes, and compare the results with the expected ones",
 		Args: cli.NoArgs,
 		Example: `  mediator demo
   mediator demo --model 127.0.0.1:8190`,

@@ -104,7 +104,7 @@ func (p *plane) Next(_ context.Context, next *daemon.Configured[config.Control])
 	return func() error { return p.activate(&ruling{next.Trust, engine}) }, nil
 }
 
-// overlap is how long the previous ruling still decides after a reload. Operators reload the sidecars in this time.
+// overlap is the time after a reload in which the previous ruling still decides. Operators reload the sidecars in it.
 const overlap = 5 * time.Minute
 
 // activate applies a ruling. If too many earlier rulings are still honoured, it fails and changes nothing.

@@ -188,7 +188,7 @@ func (o *owners) watch(ctx context.Context) {
 	}
 }
 
-// follow fails while files are refused: what mends them may be a history beside the bundle, which nobody watches.
+// follow fails while files are refused: the remedy may be a history file beside the bundle, which is not watched.
 func (o *owners) follow() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// ownFiles are those of the certificate that a registrar in a cluster makes for itself.
+// ownFiles hold the certificate that a registrar in a cluster makes for itself.
 func (p *process) ownFiles() identity.Files {
 	at := filepath.Join(p.config.State, "own.pem")
 	return identity.Files{Certificate: at, Key: at, Authorities: filepath.Join(p.config.State, "authorities.pem")}

@@ -22,7 +22,7 @@ type cluster struct {
 	p      *process
 	api    *kube.Client
 	signer string
-	// audience is that of pods' tokens for certificates; empty if they get none for tokens.
+	// audience is in pods' tokens for certificates; empty if they get none for tokens.
 	audience string
 
 	mu       sync.Mutex // guards all below

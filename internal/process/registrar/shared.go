@@ -77,7 +77,7 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 }
 
 // CopyTrust writes the trust bundle and its history into a folder, from the database that dsn names. They have the
-// registry's signatures; without its secret nobody can tell whether they are the latest.
+// registry's signatures; only its secret can show that they are the latest.
 func CopyTrust(ctx context.Context, dsn, dir string) (err error) {
 	db, err := postgres.OpenReadOnly(ctx, dsn, schema)
 	if err != nil {

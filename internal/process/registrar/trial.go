@@ -19,8 +19,8 @@ import (
 // makeRoots makes the root keys of a trial in the state folder, unless they are there, and writes their public halves
 // where the configuration pins them.
 func (p *process) makeRoots() error {
-	p.Log.Warn("THIS IS A TRIAL: the registrar holds both root keys and follows rules that nobody has signed, so its " +
-		"certificates prove nothing to anyone else")
+	p.Log.Warn("THIS IS A TRIAL: the registrar holds both root keys and follows unsigned rules, so its certificates " +
+		"prove nothing to anyone else")
 	c := p.config
 	for _, root := range []struct {
 		name, purpose, public string

@@ -135,7 +135,7 @@ func (d *deployment) current() *contradictions {
 	if stale() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if stale() { // nobody has observed meanwhile
+		if stale() { // not observed meanwhile
 			d.observeLocked(context.Background(), custodyPeriod)
 		}
 	}

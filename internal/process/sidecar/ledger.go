@@ -79,8 +79,8 @@ type sharedLedger struct {
 // Close closes the ledger and releases the name.
 func (s sharedLedger) Close() error { return errors.Join(s.store.Close(), s.held.Close()) }
 
-// forgetfulness is how long an accepted ledger refuses keys: the longest life of an artifact that the other ledger may
-// have seen, and a minute for clocks that differ.
+// forgetfulness is the time in which an accepted ledger refuses keys: the longest life of an artifact that the other
+// ledger may have seen, and a minute for clocks that differ.
 const forgetfulness = 11 * time.Minute
 
 // AcceptedLedger says which ledger was accepted.

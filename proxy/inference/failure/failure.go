@@ -9,7 +9,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 )
 
-// Write answers in the form of the API's errors. The members of a problem document stand beside it.
+// Write answers in the form of the API's errors. It adds the members of a problem document.
 func Write(w http.ResponseWriter, api inference.Dialect, d problem.Details) {
 	failed := failure{Message: d.Detail, Code: d.Code}
 	switch api {

@@ -59,7 +59,7 @@ func (k *Set) Add(host, id string) {
 	k.next = (k.next + 1) % maxKept
 }
 
-// Has reports whether a host keeps something under an id, as far as the set remembers.
+// Has reports whether the set remembers that a host keeps something under an id.
 func (k *Set) Has(host, id string) bool {
 	if k == nil || id == "" || len(id) > maxKeptID {
 		return false

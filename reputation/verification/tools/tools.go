@@ -54,7 +54,7 @@ func (t tools) turn(ctx context.Context, by verification.Caller, a turnArguments
 		Success           bool    `json:"success"`
 		SessionID         string  `json:"sessionId"`
 		TurnCount         int     `json:"turnCount"`
-		FollowUpPrompt    *string `json:"followUpPrompt"` // null if nothing is asked
+		FollowUpPrompt    *string `json:"followUpPrompt"` // null without a question
 		FollowUpCompleted bool    `json:"followUpCompleted"`
 	}{Success: true, SessionID: s.ID, TurnCount: len(s.Turns), FollowUpCompleted: s.Answered.Step > 0}
 	if s.FollowUp != nil && s.Answered.Step == 0 {
