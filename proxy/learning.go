@@ -159,7 +159,6 @@ func carries(h http.Header) string {
 	return kind
 }
 
-// maxQueryNames bounds the parameters that one record names.
 const maxQueryNames = 32
 
 // parameterName is the form of a name that is no secret: a query may be a token without a name.

@@ -61,7 +61,6 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	return l, nil
 }
 
-// check asks the kernel about the socket.
 func (l *listener) check(file *os.File) error {
 	fd := int(file.Fd())
 	own, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

@@ -166,7 +166,6 @@ func caRequest(ctx context.Context) (*http.Request, error) {
 	return http.NewRequestWithContext(ctx, http.MethodGet, "http://mediator.internal"+caPath, nil)
 }
 
-// caIn reads the CA's certificate, as PEM.
 func caIn(resp *http.Response) ([]byte, error) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

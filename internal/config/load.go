@@ -48,7 +48,6 @@ func parse[C any](path string, raw []byte, more func(c *C, f *findings), secrets
 	return c, f.err()
 }
 
-// load reads a file, and decodes it.
 func load(path string, c any) (*findings, error) {
 	raw, err := files.ReadUpTo(path, maxFile)
 	if err != nil {

@@ -244,7 +244,6 @@ func places(v reflect.Value) (all []any) {
 	return all
 }
 
-// moment scans a stored time.
 type moment struct{ at *time.Time }
 
 // Scan implements [sql.Scanner].
@@ -259,7 +258,6 @@ func (m moment) Scan(column any) error {
 	return nil
 }
 
-// stored returns arguments as they are stored.
 func stored(args []any) []any {
 	all := slices.Clone(args)
 	for i, a := range all {

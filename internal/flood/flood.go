@@ -91,7 +91,6 @@ func (c core) Write(line zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// kind distinguishes lines.
 type kind struct {
 	level                         zapcore.Level
 	message, code, reason, source string

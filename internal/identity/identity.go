@@ -28,7 +28,6 @@ type Files struct {
 	Authorities string // of the peers' certificates
 }
 
-// maxFile bounds each file, in bytes.
 const maxFile = 1 << 20
 
 // Identity is the certificate of a process. It is safe for concurrent use.

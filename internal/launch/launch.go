@@ -79,7 +79,6 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// once runs the agent for one event.
 func (o Options) once(ctx context.Context) error {
 	if err := errors.Join(o.checkUser(), isolate.CloseOnExec()); err != nil {
 		return notStarted(err)

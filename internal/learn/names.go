@@ -37,7 +37,6 @@ func operation(method, path string) string {
 	return word(cmp.Or(verb, "update") + " " + words(path))
 }
 
-// words returns the last words of a path.
 func words(path string) string {
 	var all []string
 	for s := range strings.SplitSeq(path, "/") {

@@ -14,7 +14,6 @@ func (d Details) WriteByProxy(w http.ResponseWriter) {
 	d.Write(w)
 }
 
-// maxReason bounds a reason phrase, in bytes.
 const maxReason = 300
 
 // reason returns code and sentence as a reason phrase in printable ASCII.

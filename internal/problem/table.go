@@ -3,7 +3,6 @@ package problem
 // statusClientGone is the recorded status of a call whose client went away. No client sees it.
 const statusClientGone = 499
 
-// table holds every code by name.
 var table = collect(map[string][]row{
 	"admin": {
 		{"not_ready", 503, operators, "The process is not ready",

@@ -28,7 +28,6 @@ func (t Trust) JSON() string {
 	return t.json
 }
 
-// delivered is what Refresh has read last.
 type delivered struct {
 	version string
 	rules   *Rules

@@ -51,7 +51,6 @@ type Vault struct {
 
 const here = "here"
 
-// maxAnswers bounds a file of answers, in bytes.
 const maxAnswers = 64 << 10
 
 // Read reads a file of answers. Relative paths in it start at its own folder. Errors have the code config_malformed.

@@ -50,7 +50,6 @@ const (
 	secrets = "secrets" // each file belongs to the user of the process that reads it
 )
 
-// roots are the two root keys.
 var roots = []struct{ name, purpose string }{
 	{"registry", evidence.PurposeSignerCertificate}, {"auditor", evidence.PurposeDeploymentCertificate},
 }
@@ -139,7 +138,6 @@ func publish(path string) error {
 	return f.Chmod(0o644)
 }
 
-// write writes a new public file.
 func write(path string, raw []byte) error {
 	if err := files.WriteNew(path, bytes.TrimRight(raw, "\n"), 0o644); err != nil {
 		return err

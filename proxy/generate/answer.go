@@ -39,7 +39,6 @@ type usage struct {
 	Output int64 `json:"outputTokens"`
 }
 
-// document is the answer to the agent.
 type document struct {
 	Record string `json:"record"`
 	Model  string `json:"model,omitzero"` // the model that answered, as the provider says
@@ -95,7 +94,6 @@ func (c *Call) Answer(resp *http.Response, asked *inference.Request) error {
 	return nil
 }
 
-// read reads the whole answer of the model.
 func (c *Call) read(resp *http.Response) ([]byte, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	coding := resp.Header.Get("Content-Encoding")

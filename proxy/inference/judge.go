@@ -52,7 +52,6 @@ func (r *reading) judge(class members.Class, name string) {
 	}
 }
 
-// member judges a member of the request.
 func (r *reading) member(known members.Classes, m jsonread.Member) error {
 	switch class := known[m.Name]; {
 	case class.Passes() || jsonread.IsUnset(m.Value):

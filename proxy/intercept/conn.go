@@ -58,7 +58,6 @@ type socket struct {
 	writeBy time.Time // deadline set for writes
 }
 
-// newConn wraps an accepted connection.
 func newConn(p *Proxy, accepted net.Conn, release func()) *conn {
 	s := &socket{Conn: accepted, release: release}
 	s.conn = &conn{Conn: s, p: p, socket: s}

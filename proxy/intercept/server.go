@@ -123,7 +123,6 @@ type Proxy struct {
 	trusting *lru.Cache[string, struct{}]
 }
 
-// maxTrusting bounds Proxy.trusting.
 const maxTrusting = 4096
 
 // New checks o and makes a proxy.

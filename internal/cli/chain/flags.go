@@ -33,7 +33,6 @@ type judgeFlags struct {
 	temporary         string // folder of the registrar's bundle; empty without one
 }
 
-// done removes temporary files.
 func (f *judgeFlags) done() {
 	if f.temporary != "" {
 		_ = os.RemoveAll(f.temporary)

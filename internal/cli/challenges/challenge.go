@@ -55,7 +55,6 @@ func (s *secretFlags) read() (evidence.Secret, error) {
 	return evidence.NewSecret([]byte(value))
 }
 
-// bindingFlags are the seed's flags for a binding.
 type bindingFlags struct {
 	c *cobra.Command
 	b evidence.Binding
@@ -74,7 +73,6 @@ func (f *bindingFlags) given() bool {
 	return slices.ContainsFunc([]string{"subject", "action", "resource", "content-hash"}, f.c.Flags().Changed)
 }
 
-// read returns the whole binding.
 func (f *bindingFlags) read() (evidence.Binding, error) {
 	for _, part := range [][2]string{{"subject", f.b.Subject}, {"action", f.b.Action}, {"resource", f.b.Resource}} {
 		if !utf8.ValidString(part[1]) {

@@ -51,7 +51,6 @@ that may read the key instead. With custody in memory it makes the key, unless t
 	return c
 }
 
-// logKeyTimeout bounds the wait for a custody.
 const logKeyTimeout = 30 * time.Second
 
 func logKeys(ctx context.Context, c *config.Sidecar) (vkeys []string, err error) {

@@ -20,7 +20,6 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// address is where a command reaches the node.
 type address struct {
 	at string // an internal endpoint, or https://HOST
 	ca string // as --ca gives it

@@ -18,7 +18,6 @@ import (
 	"github.com/actionproof/mediator/proxy/rules"
 )
 
-// learning is a run of mediator learn.
 type learning struct {
 	from                  records.Source
 	path, since, replayed string

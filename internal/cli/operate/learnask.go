@@ -22,7 +22,6 @@ import (
 	"github.com/actionproof/mediator/proxy/rules"
 )
 
-// keyboard reads keys and lines of a terminal.
 type keyboard struct {
 	fd    int
 	lines *bufio.Reader
@@ -77,7 +76,6 @@ func (k *keyboard) line(w io.Writer, question, usual string) (string, error) {
 	return text, nil
 }
 
-// asking is the dialogue about proposals.
 type asking struct {
 	*learning
 	keys  *keyboard

@@ -41,7 +41,6 @@ func decision(rules *rules.Rules, r ledger.Record) (says string, judged bool) {
 	return "egress rule " + v.Rule, true
 }
 
-// maxReplayed bounds the calls that a replay lists.
 const maxReplayed = 10_000
 
 // replay lists the recorded calls that other rules decide differently from those of the configuration raw.

@@ -81,7 +81,6 @@ func (p *Plan) UseDatabase(db *config.Postgres, dsn string) error {
 	return err
 }
 
-// places returns all addresses of the process.
 func (p *Plan) places() []Place {
 	all := append([]Place{PlaceOf(p.Key, p.Endpoint)}, p.Listens...)
 	if p.Probes != nil {

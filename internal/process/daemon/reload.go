@@ -33,7 +33,6 @@ type ConfigStatus struct {
 	Refused       *refusedReload `json:"refused,omitempty"` // the last reload, if it was refused
 }
 
-// refusedReload says why a reload was refused.
 type refusedReload struct {
 	At     time.Time `json:"at"`
 	Code   string    `json:"code"`

@@ -32,7 +32,6 @@ type owner struct {
 	lacks       error               // why the history beside the bundle cannot be read; nil if it can
 }
 
-// owners are the current owners.
 type owners struct {
 	audience string
 	skew     time.Duration

@@ -70,7 +70,6 @@ type process struct {
 	leads    prometheus.Gauge
 }
 
-// store is where the state is.
 type store interface {
 	registrar.Store
 	// Lead calls do while this process alone of all replicas leads. It returns once it no longer does, or ctx ends.
@@ -273,7 +272,6 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 	return nil
 }
 
-// readRules reads the rules and makes them count.
 func (p *process) readRules(ctx context.Context) error {
 	rules, err := p.trialOrSigned()
 	if err != nil {

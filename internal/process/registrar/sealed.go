@@ -53,7 +53,6 @@ func (s *shared) saw(now seen) error {
 	return files.Replace(filepath.Join(s.dir, revisionFile), fmt.Appendf(nil, "%d %s", now.revision, now.seal), 0o600)
 }
 
-// state is what the database has.
 type state struct {
 	files    map[string]string // hashes by name
 	revision int64

@@ -75,7 +75,6 @@ func (p *process) trialRules() (*registrar.Rules, error) {
 	return rules, p.cluster.publish(data)
 }
 
-// publish writes the ConfigMap.
 func (c *cluster) publish(data map[string]string) error {
 	k := c.p.config.Kubernetes
 	namespace := k.Namespace
@@ -94,7 +93,6 @@ func (c *cluster) publish(data map[string]string) error {
 	return err
 }
 
-// ownNamespace returns the namespace of this pod.
 func ownNamespace() (string, error) {
 	raw, err := files.Read(filepath.Join(filepath.Dir(kube.TokenFile), "namespace"))
 	if err != nil {
