@@ -35,6 +35,8 @@ const (
 	Missing Problem = "missing"
 	// Forked: the log is not a continuation of one that was signed.
 	Forked Problem = "forked"
+	// Stale: nothing was published for longer than [Report.CheckAge] allows.
+	Stale Problem = "stale"
 )
 
 // maxFindings bounds the findings of an audit, and maxUnended the beginnings that wait for their end.
@@ -74,6 +76,13 @@ type Report struct {
 	Sessions  []int64             `json:"openSessions"` // entries of sessions that have no end yet
 	Findings  []Finding           `json:"findings"`     // at most 1,000
 	Found     map[Problem]int64   `json:"found"`        // how many of each, also beyond these
+}
+
+// CheckAge finds a log whose latest entry is older than most, as if it had been frozen.
+func (r *Report) CheckAge(now time.Time, most time.Duration) {
+	if age := now.Sub(r.Until); age > most {
+		r.find(Stale, r.Size, "the last entry is %s old, and the log should have one each minute", age.Round(time.Second))
+	}
 }
 
 // Audit reads a whole log from public data and checks its last checkpoint, that each entry is in its tree, and that
@@ -135,9 +144,9 @@ type begun struct {
 	index int64
 }
 
-func (a *audit) find(p Problem, index int64, format string, args ...any) {
-	if a.Found[p]++; len(a.Findings) < maxFindings {
-		a.Findings = append(a.Findings, Finding{p, index, fmt.Sprintf(format, args...)})
+func (r *Report) find(p Problem, index int64, format string, args ...any) {
+	if r.Found[p]++; len(r.Findings) < maxFindings {
+		r.Findings = append(r.Findings, Finding{p, index, fmt.Sprintf(format, args...)})
 	}
 }
 

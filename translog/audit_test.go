@@ -166,7 +166,17 @@ func TestAudit(t *testing.T) {
 		})
 	}
 	from, _ := publish(t, day(), made)
-	_, err := translog.Audit(t.Context(), from, translog.AuditOptions{Policy: translog.Unwitnessed(key(t, "M"))})
+	r, err := translog.Audit(t.Context(), from, translog.AuditOptions{Policy: policy(t, "quorum none")})
+	check.Must(t, err)
+	last := now.Add(119 * time.Minute)
+	if r.CheckAge(last.Add(time.Hour), time.Hour); len(r.Findings) > 0 {
+		t.Errorf("an hour old: %+v", r.Findings)
+	}
+	if r.CheckAge(last.Add(2*time.Hour), time.Hour); r.Found[translog.Stale] != 1 ||
+		!strings.Contains(r.Findings[0].Detail, "2h0m0s old") {
+		t.Errorf("two hours old: %+v", r.Findings)
+	}
+	_, err = translog.Audit(t.Context(), from, translog.AuditOptions{Policy: translog.Unwitnessed(key(t, "M"))})
 	check.WantCode(t, err, "log_unwitnessed")
 }
 

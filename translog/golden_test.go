@@ -131,9 +131,12 @@ func cutLine(text string, n int) string {
 func TestPolicyRefusals(t *testing.T) {
 	log := "log " + key(t, "L").String() + "\n"
 	vkey := logtest.NewWitness(t, "W").Key
+	other, err := translog.NewKey("log.example/other", make([]byte, 32), nil)
+	check.Must(t, err)
 	for name, text := range map[string]string{
 		"no log":             "quorum none\n",
-		"two logs":           log + log + "quorum none\n",
+		"a key twice":        log + log + "quorum none\n",
+		"two logs":           log + "log " + other.String() + "\nquorum none\n",
 		"no quorum":          log,
 		"one key twice":      log + "witness a " + vkey + "\nwitness b " + vkey + "\ngroup g 2 a b\nquorum g\n",
 		"a URL with a name":  log + "witness a " + vkey + " https://u:p@w.example\nquorum a\n",

@@ -295,12 +295,14 @@ func TestUpdate(t *testing.T) {
 	check.Must(t, err, os.WriteFile("testdata/intent.tlog-proof", proof, 0o600))
 }
 
-// run runs the log until the test ends.
-func run(t testing.TB, log *translog.Log) {
-	ctx, stop := context.WithCancel(context.Background())
+// run runs the log until the test ends, or stop is called.
+func run(t testing.TB, log *translog.Log) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); log.Run(ctx) }()
-	t.Cleanup(func() { stop(); <-ended })
+	stop = func() { cancel(); <-ended }
+	t.Cleanup(stop)
+	return stop
 }
 
 // TestOtherIntent: who writes the ledger can put another intent in the place of a post's before witnesses see it.

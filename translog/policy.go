@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -19,12 +20,12 @@ const (
 	maxPolicy, maxMembers = 64 << 10, 32
 )
 
-// Policy lists the signatures that a checkpoint needs: one by the log, and a quorum by witnesses.
+// Policy lists the signatures that a checkpoint needs: one by a key of the log, and a quorum by witnesses.
 type Policy struct {
 	torchwood.Policy
 	origin    string
-	log       string // vkey
-	quorum    bool   // demands witnesses
+	logs      []string // vkeys
+	quorum    bool     // demands witnesses
 	witnesses []member
 }
 
@@ -35,8 +36,8 @@ type member struct {
 	verifier *torchwood.CosignatureVerifier
 }
 
-// ParsePolicy reads a file in the format of c2sp.org/tlog-policy with exactly one log. The log asks a witness with a
-// URL to cosign. Without one, its cosignatures only count.
+// ParsePolicy reads a file in the format of c2sp.org/tlog-policy with one log, which has a line for each of its keys.
+// The log asks a witness with a URL to cosign. Without one, its cosignatures only count.
 func ParsePolicy(text []byte) (*Policy, error) {
 	if len(text) > maxPolicy {
 		return nil, refusal.New("config_malformed", "the log's policy has more than %d bytes", maxPolicy)
@@ -48,11 +49,11 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		return nil, refusal.New("config_malformed", "the log's policy has a control character, or "+
 			"white space other than space and newline")
 	}
-	parsed, err := torchwood.ParsePolicy(text)
-	if err != nil {
+	if _, err := torchwood.ParsePolicy(text); err != nil {
 		return nil, refusal.New("config_malformed", "the log's policy: %v", err)
 	}
-	p := &Policy{Policy: parsed}
+	p := new(Policy)
+	var rest []string // without the log's keys
 	keys, grouped := make(map[string]bool), make(map[string]bool)
 	for i, line := range strings.Split(string(text), "\n") {
 		line, _, _ = strings.Cut(line, "#")
@@ -60,14 +61,20 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		if len(fields) == 0 {
 			continue
 		}
+		if fields[0] != "log" {
+			rest = append(rest, line)
+		}
 		var err error
 		switch fields[0] {
 		case "log":
-			if p.log != "" {
+			origin, _, _ := strings.Cut(fields[1], "+")
+			switch {
+			case slices.Contains(p.logs, fields[1]):
+				err = errors.New("it names a key twice")
+			case p.origin != "" && p.origin != origin:
 				err = errors.New("it names a second log")
 			}
-			p.log = fields[1]
-			p.origin, _, _ = strings.Cut(p.log, "+")
+			p.origin, p.logs = origin, append(p.logs, fields[1])
 		case "quorum":
 			p.quorum = fields[1] != "none"
 		case "witness":
@@ -88,17 +95,55 @@ func ParsePolicy(text []byte) (*Policy, error) {
 				grouped[child] = true
 			}
 		}
-		if err == nil && len(p.witnesses) > maxMembers {
-			err = fmt.Errorf("it has more than %d witnesses", maxMembers)
+		if err == nil && max(len(p.witnesses), len(p.logs)) > maxMembers {
+			err = fmt.Errorf("it has more than %d witnesses or keys", maxMembers)
 		}
 		if err != nil {
 			return nil, refusal.New("config_malformed", "line %d of the log's policy: %v", i+1, err)
 		}
 	}
-	if p.log == "" {
+	if len(p.logs) == 0 {
 		return nil, refusal.New("config_malformed", "the log's policy names no log")
 	}
-	return p, nil
+	var err error
+	p.Policy, err = anyKey(p.logs, strings.Join(rest, "\n"))
+	return p, err
+}
+
+// either is satisfied if one of its policies is. They have the same witnesses.
+type either []torchwood.Policy
+
+// anyKey reads a policy that one of the log's keys satisfies, as c2sp.org/tlog-policy has it. Torchwood demands all of
+// them. rest are the lines that name no key.
+func anyKey(vkeys []string, rest string) (all either, err error) {
+	for _, vkey := range vkeys {
+		p, err := torchwood.ParsePolicy([]byte("log " + vkey + "\n" + rest))
+		if err != nil {
+			return nil, refusal.New("config_malformed", "the log's policy: %v", err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// Check implements [torchwood.Policy].
+func (e either) Check(origin string, sigs []note.Signature) (err error) {
+	for _, p := range e {
+		if err = p.Check(origin, sigs); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// Verifier implements [torchwood.Policy].
+func (e either) Verifier(name string, hash uint32) (v note.Verifier, err error) {
+	for _, p := range e {
+		if v, err = p.Verifier(name, hash); err == nil {
+			return v, nil
+		}
+	}
+	return nil, err
 }
 
 func readMember(fields []string) (m member, err error) {
@@ -130,16 +175,16 @@ func (p *Policy) URLs() (all []string) {
 	return all
 }
 
-// Names reports whether k is the log's key.
-func (p *Policy) Names(k Key) bool { return p.log == k.vkey }
+// Names reports whether k is a key of the log.
+func (p *Policy) Names(k Key) bool { return slices.Contains(p.logs, k.vkey) }
 
 // Unwitnessed is the policy that the log's own signature satisfies: the word of its operator.
 func Unwitnessed(k Key) *Policy { return unwitnessed(k.vkey) }
 
-func unwitnessed(vkey string) *Policy {
-	p, err := ParsePolicy([]byte("log " + vkey + "\nquorum none\n"))
+func unwitnessed(vkeys ...string) *Policy {
+	p, err := ParsePolicy([]byte("log " + strings.Join(vkeys, "\nlog ") + "\nquorum none\n"))
 	if err != nil {
-		panic(err) // the key's own text
+		panic(err) // the keys' own texts
 	}
 	return p
 }

@@ -12,7 +12,7 @@ import (
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	at := new(places)
-	open := func(t *testing.T, place string) ledger.Identified { return at.open(t, place, time.Hour) }
+	open := func(t *testing.T, place string) ledger.Identified { return at.open(t, place, time.Hour, nil) }
 	ledgertest.RunIdentity(t, open,
 		func(t *testing.T, place string) ledger.Identified {
 			at.dsns.Delete(place)

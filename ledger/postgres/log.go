@@ -45,16 +45,15 @@ func (l *Ledger) logIntent(to *leaves, r ledger.Record) error {
 	return nil
 }
 
-func (l *Ledger) logOutcome(to *leaves, r ledger.Record, text string) error {
+func (l *Ledger) logOutcome(ctx context.Context, tx *sql.Tx, to *leaves, r ledger.Record, text string) error {
 	if l.o.Logged == nil {
 		return nil
 	}
-	o, err := leaf.OfOutcome(r, text, l.o.Now())
-	if err != nil {
-		return ledger.Unavailable("log the post", err)
+	logged, err := tables.LeavesOf(ctx, tx, r, text, l.o.Now())
+	for _, f := range logged {
+		to.add(f, r.ID)
 	}
-	to.add(o.Leaf(r.ID), r.ID)
-	return nil
+	return err
 }
 
 // logged says that leaves were stored, if the ledger logs.

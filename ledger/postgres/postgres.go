@@ -222,7 +222,7 @@ func (l *Ledger) update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Reco
 	for _, r := range outcomes {
 		text, err := tables.Outcome(r)
 		if err == nil {
-			err = l.logOutcome(&log, r, text)
+			err = l.logOutcome(ctx, tx, &log, r, text)
 		}
 		if err != nil {
 			return err

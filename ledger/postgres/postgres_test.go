@@ -92,12 +92,9 @@ func post(id string) ledger.Record {
 	return ledger.Record{ID: id, Flow: "post", Started: ledgertest.Now()}
 }
 
-type places struct {
-	dsns   sync.Map
-	logged func()
-}
+type places struct{ dsns sync.Map }
 
-func (p *places) open(t *testing.T, place string, retention time.Duration) *postgres.Ledger {
+func (p *places) open(t *testing.T, place string, retention time.Duration, logged func()) *postgres.Ledger {
 	t.Helper()
 	dsn, ok := p.dsns.Load(place)
 	if !ok {
@@ -105,7 +102,7 @@ func (p *places) open(t *testing.T, place string, retention time.Duration) *post
 		p.dsns.Store(place, dsn)
 	}
 	o := options("one")
-	o.Retention, o.Logged = retention, p.logged
+	o.Retention, o.Logged = retention, logged
 	l, err := postgres.Open(t.Context(), dsn.(string), o)
 	check.Must(t, err)
 	t.Cleanup(func() { l.Close() })
@@ -116,14 +113,16 @@ func TestPostgres(t *testing.T) {
 	t.Parallel()
 	at := new(places)
 	ledgertest.Run(t, func(t *testing.T, place string, retention time.Duration) ledger.Store {
-		return at.open(t, place, retention)
+		return at.open(t, place, retention, nil)
 	})
 }
 
 func TestLog(t *testing.T) {
 	t.Parallel()
-	at := &places{logged: func() {}}
-	ledgertest.RunLog(t, func(t *testing.T, place string) ledgertest.Logging { return at.open(t, place, time.Hour) })
+	at := new(places)
+	ledgertest.RunLog(t, func(t *testing.T, place string) ledgertest.Logging {
+		return at.open(t, place, time.Hour, func() {})
+	}, func(t *testing.T, place string) ledgertest.Logging { return at.open(t, place, time.Hour, nil) })
 }
 
 func TestLogOfReplicas(t *testing.T) {

@@ -62,17 +62,20 @@ func openKeeping(t testing.TB, dir string, retention time.Duration) *sqlite.Ledg
 	return l
 }
 
-func openLogging(t testing.TB, dir string) *sqlite.Ledger {
+func openLogging(t testing.TB, dir string) *sqlite.Ledger { return openWith(t, dir, func() {}) }
+
+func openWith(t testing.TB, dir string, logged func()) *sqlite.Ledger {
 	t.Helper()
 	l, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"),
-		sqlite.Options{Now: ledgertest.Now, Retention: time.Hour, Logged: func() {}})
+		sqlite.Options{Now: ledgertest.Now, Retention: time.Hour, Logged: logged})
 	check.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
 
 func TestLog(t *testing.T) {
-	ledgertest.RunLog(t, func(t *testing.T, place string) ledgertest.Logging { return openLogging(t, place) })
+	ledgertest.RunLog(t, func(t *testing.T, place string) ledgertest.Logging { return openLogging(t, place) },
+		func(t *testing.T, place string) ledgertest.Logging { return openWith(t, place, nil) })
 	l := openLogging(t, t.TempDir())
 	ledgertest.RunSharedLog(t, func(*testing.T) ledgertest.Logging { return l })
 }

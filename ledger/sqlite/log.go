@@ -36,11 +36,11 @@ func (l *Ledger) logOutcome(tx *sql.Tx, r ledger.Record, text string) error {
 	if l.o.Logged == nil {
 		return nil
 	}
-	o, err := leaf.OfOutcome(r, text, l.o.Now())
+	logged, err := tables.LeavesOf(context.Background(), tx, r, text, l.o.Now())
 	if err != nil {
-		return ledger.Unavailable("log the post", err)
+		return err
 	}
-	return l.log(tx, o.Leaf(r.ID))
+	return l.log(tx, logged...)
 }
 
 func (l *Ledger) log(tx *sql.Tx, leaves ...ledger.Leaf) error {

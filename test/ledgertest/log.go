@@ -21,9 +21,21 @@ type Logging interface {
 }
 
 // RunLog tests the part of a ledger that keeps a transparency log. open is as for [Run], with a retention of an hour,
-// and opens a store that logs.
-func RunLog(t *testing.T, open func(t *testing.T, place string) Logging) {
+// and opens a store that logs, or silent that does not.
+func RunLog(t *testing.T, open, silent func(t *testing.T, place string) Logging) {
 	ctx := context.Background()
+	t.Run("a post from before the log leaves no outcome alone", func(t *testing.T) {
+		place := t.TempDir()
+		s := silent(t, place)
+		check.Must(t, s.Begin(ctx, post("post_before")), s.Close())
+		s = open(t, place)
+		if r, err := s.Get(ctx, "post_before"); err != nil || r.State != ledger.StateIndeterminate {
+			t.Errorf("got %+v, %v", r, err)
+		}
+		if f, err := s.Leaf(ctx, leaf.ID(leaf.Outcome, "post_before")); !errors.Is(err, ledger.ErrNotFound) {
+			t.Errorf("it has a leaf: %+v, %v", f, err)
+		}
+	})
 	t.Run("each intent and each outcome has its leaf", func(t *testing.T) {
 		place := t.TempDir()
 		s := open(t, place)

@@ -24,6 +24,7 @@ func LogAudit() *cobra.Command {
 	var log logFlags
 	var export string
 	var seen []string
+	var maxAge time.Duration
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "audit URL|DIR --policy FILE",
@@ -32,8 +33,8 @@ func LogAudit() *cobra.Command {
 		Example: `  mediator log audit https://log.example.com/prod --policy log-policy.txt
   mediator log audit https://log.example.com/prod --policy log-policy.txt --records march.jsonl.gz --seen checkpoint`,
 		Long: `Reads every entry of a log from public data, and names what is wrong: entries that are backdated, repeated or
-later than their witnesses, posts without an end or a beginning, hours in which the log did not run. It also names
-sessions that have no end yet. With --records it names the posts that only the log or only the export has, or that
+later than their witnesses, posts without an end or a beginning, hours in which the log did not run, or a log that ended
+over --max-age ago. It also names sessions that have no end yet. With --records it names the posts that only the log or only the export has, or that
 differ; mediator verify verifies the records themselves. With --seen, a checkpoint that somebody kept, it names a fork:
 two logs by one key.
 
@@ -65,7 +66,9 @@ Get the policy from the witnesses and not from the operator of the log.`,
 			if err != nil {
 				return err
 			}
-			result := audited{Report: r}
+			now := time.Now()
+			r.CheckAge(now, maxAge)
+			result := audited{Report: r, now: now}
 			if export != "" {
 				l := loggedOf(j)
 				result.Records = &l
@@ -84,6 +87,7 @@ Get the policy from the witnesses and not from the operator of the log.`,
 		"the policy (c2sp.org/tlog-policy) that names the log's key, its witnesses and their quorum (required)")
 	cli.Required(c, "policy")
 	f.StringVar(&export, "records", "", "compare the log with the records in this export")
+	f.DurationVar(&maxAge, "max-age", 24*time.Hour, "how old the log's last entry may be")
 	f.StringArrayVar(&seen, "seen", nil, "a checkpoint of the log that somebody kept, also several times")
 	cli.JSONFlag(c, &asJSON)
 	return c
@@ -114,6 +118,7 @@ func addRecords(ctx context.Context, j *archive.LogJudge, path string) error {
 type audited struct {
 	translog.Report
 	Records *logged `json:"records,omitempty"`
+	now     time.Time
 }
 
 // maxOpen bounds the sessions that are named in text.
@@ -121,8 +126,8 @@ const maxOpen = 20
 
 func (a audited) print(w io.Writer) error {
 	lines := cli.Lines(w)
-	fmt.Fprintf(lines, "The log %s has %d entries, from %s to %s, %s.\n", a.Origin, a.Size, cli.Time(a.From),
-		cli.Time(a.Until), seenBy(a.Witnesses))
+	fmt.Fprintf(lines, "The log %s has %d entries, from %s to %s (%s ago), %s.\n", a.Origin, a.Size, cli.Time(a.From),
+		cli.Time(a.Until), a.now.Sub(a.Until).Round(time.Second), seenBy(a.Witnesses))
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(a.Entries)) {
 		kinds = append(kinds, fmt.Sprintf("%d %s", a.Entries[kind], kind))

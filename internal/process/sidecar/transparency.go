@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -134,7 +133,10 @@ func (t *transparency) begin(ctx context.Context, group *errgroup.Group, c *conf
 	if policy == nil {
 		policy = translog.Unwitnessed(key)
 	}
-	i := slices.IndexFunc(keys, policy.Names)
+	i := len(keys) - 1
+	for i >= 0 && !policy.Names(keys[i]) {
+		i--
+	}
 	if i < 0 {
 		return refusal.New("config_malformed",
 			"the policy %s names another key of the log than the custody has: mediator log key prints them", t.c.Policy)

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/translog/leaf"
 )
 
 // Statements of the transparency log, the same in both databases.
@@ -34,6 +36,7 @@ const (
 	putSigned   = `UPDATE tree SET signed_size = $1, signed = $2 WHERE signed_size <= $1 AND size >= $1`
 	putAccepted = `UPDATE tree SET accepted_size = $1, accepted = $2 WHERE accepted_size <= $1 AND size >= $1`
 
+	selectHas  = `SELECT count(*) FROM leaves WHERE id = $1`
 	selectTree = `SELECT size, root, signed_size, signed, accepted_size, accepted FROM tree`
 	selectLeaf = `SELECT entry, opening, made, coalesce(number, -1) FROM leaves WHERE id = $1`
 )
@@ -95,6 +98,26 @@ func changeOne(r sql.Result, err error) error {
 		err = errors.New("the tree would not grow")
 	}
 	return err
+}
+
+// LeavesOf returns the leaf of a post's outcome. A lost post has none without its intent: it began before the ledger
+// logged.
+func LeavesOf(ctx context.Context, tx *sql.Tx, r ledger.Record, text string, now time.Time) ([]ledger.Leaf, error) {
+	if r.State == ledger.StateIndeterminate {
+		var n int
+		err := tx.QueryRowContext(ctx, selectHas, leaf.ID(leaf.Intent, r.ID)).Scan(&n)
+		if err != nil {
+			return nil, ledger.Unavailable("log the post", err)
+		}
+		if n == 0 {
+			return nil, nil
+		}
+	}
+	o, err := leaf.OfOutcome(r, text, now)
+	if err != nil {
+		return nil, ledger.Unavailable("log the post", err)
+	}
+	return []ledger.Leaf{o.Leaf(r.ID)}, nil
 }
 
 func scanHead(row *sql.Row, head *ledger.TreeHead, more ...any) error {
