@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,20 +48,30 @@ func key(t *testing.T) translog.Key {
 // stop it.
 func witness(t *testing.T, name, dir string, log translog.Key) (line string, stop func()) {
 	t.Helper()
+	logs, err := omniwitness.NewStaticLogConfig(fmt.Appendf(nil, "Logs:\n  - PublicKey: %s\n", log))
+	check.Must(t, err)
+	return runWitness(t, name, dir, omniwitness.OperatorConfig{Logs: logs})
+}
+
+// runWitness is witness with its own configuration of logs.
+func runWitness(t *testing.T, name, dir string, o omniwitness.OperatorConfig) (line string, stop func()) {
+	t.Helper()
 	seed := bytes.Repeat([]byte(name), ed25519.SeedSize)[:ed25519.SeedSize]
 	signer, err := torchwood.NewCosignatureSigner(name+".example", ed25519.NewKeyFromSeed(seed))
 	check.Must(t, err)
-	logs, err := omniwitness.NewStaticLogConfig(fmt.Appendf(nil, "Logs:\n  - PublicKey: %s\n", log))
-	check.Must(t, err)
+	o.WitnessKeys, o.WitnessVerifier = []note.Signer{signer}, signer.Verifier()
 	state, closeState, err := persistence.New(t.Context(), persistence.Opts{Path: filepath.Join(dir, name+".db")})
 	check.Must(t, err)
+	if o.Logs == nil {
+		check.Must(t, state.Init(t.Context()))
+		o.Logs = state // to which it adds those that it fetches
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() {
-		ended <- omniwitness.Main(ctx, omniwitness.OperatorConfig{WitnessKeys: []note.Signer{signer},
-			WitnessVerifier: signer.Verifier(), Logs: logs}, state, l, http.DefaultClient)
+		ended <- omniwitness.Main(ctx, o, state, l, http.DefaultClient)
 	}()
 	stopped := false
 	stop = func() {
@@ -239,6 +250,19 @@ func TestRebuilt(t *testing.T) {
 		})
 	}
 	l.post(t, "post_5") // the true one goes on
+}
+
+// TestPublicConfig: a witness that fetches a list of logs, as docs/operations/log.md shows it, cosigns ours.
+func TestPublicConfig(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "logs.txt")
+	check.Must(t, os.WriteFile(list, fmt.Appendf(nil, "logs/v0\nvkey %s\n", key(t)), 0o600))
+	server := httptest.NewServer(http.FileServerFS(os.DirFS(filepath.Dir(list))))
+	t.Cleanup(server.Close)
+	w, _ := runWitness(t, "w", t.TempDir(), omniwitness.OperatorConfig{
+		WitnessNetworkConfigURLs: []string{server.URL + "/logs.txt"}})
+	l := begin(t, open(t), w, "quorum w")
+	l.post(t, "post_0")
+	check.WantEqual(t, l.seen(t, "post_0"), []string{"w"})
 }
 
 func TestUnknown(t *testing.T) {
