@@ -86,24 +86,40 @@ func away(process string, points ...string) crash {
 }
 
 // TestCrash kills real processes at every step of a post's way. No post is sent twice, or without its record and its
-// keys, and what cannot be known is recorded as indeterminate.
+// keys, and what cannot be known is recorded as indeterminate. The log holds each post once, whose intent is durable.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	binary := kit.Program(t, "failpoint")
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()
-		r := newCrashRig(t, binary, "")
+		r := newCrashRig(t, binary, "", rarelyLogged)
 		for _, c := range append(elsewhere, inLedger...) {
 			t.Run(c.name(), func(t *testing.T) { r.play(t, c) })
 		}
+		r.publish(t)
 	})
 	t.Run("database", func(t *testing.T) {
 		t.Parallel()
-		r := newCrashRig(t, binary, kit.Database(t))
+		r := newCrashRig(t, binary, kit.Database(t), rarelyLogged)
 		for _, c := range inLedger {
 			t.Run(c.name(), func(t *testing.T) { r.play(t, c) })
 		}
+		r.publish(t)
 	})
+}
+
+// publish plays the points of the log, ends the deployment and audits it.
+func (r *crashRig) publish(t *testing.T) {
+	t.Helper()
+	for _, point := range logPoints {
+		t.Run("serve at "+point, func(t *testing.T) { r.playLog(t, point) })
+	}
+	r.stop(t)
+	for path, records := range r.audit(t) {
+		if n := r.arrived(path); n > len(records) {
+			t.Errorf("%s: %d posts arrived, and the records are %+v", path, n, records)
+		}
+	}
 }
 
 func (r *crashRig) play(t *testing.T, c crash) {
@@ -301,12 +317,14 @@ func TestReceiptsCrash(t *testing.T) {
 	} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
-			r := newCrashRig(t, binary, dsn(), modelRule)
+			r := newCrashRig(t, binary, dsn(), modelRule, rarelyLogged)
 			for i, c := range receiptCrashes {
 				if store == "file" || kit.Long() || i%4 == 0 { // the long form plays all of them on both
 					t.Run(c.name(), func(t *testing.T) { r.playReceipts(t, c) })
 				}
 			}
+			r.stop(t)
+			r.audit(t)
 		})
 	}
 }

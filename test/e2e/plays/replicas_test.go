@@ -5,15 +5,19 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/demo/agent"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/policy"
@@ -39,9 +43,9 @@ type replica struct {
 const replicaRules = `gate: {secretFile: secrets/gate-secret, difficulty: lite}
 `
 
-func newReplicas(t *testing.T, dsn string, n int, more ...string) *replicas {
+func newReplicas(t *testing.T, binary, dsn string, n int, more ...string) *replicas {
 	t.Helper()
-	c := &replicas{crashRig: prepareCrashRig(t, kit.Self(t), dsn, append(more, replicaRules)...)}
+	c := &replicas{crashRig: prepareCrashRig(t, binary, dsn, append(more, replicaRules)...)}
 	kit.Edit(t, c.In(devstack.SidecarFile), "listen: "+c.Listen, "listen: 127.0.0.1:0")
 	kit.Edit(t, c.In(devstack.SidecarFile), "    action: create_post\n", "    action: create_post\n    solver: agent\n")
 	kit.Write(t, c.In("secrets/gate-secret"), strings.Repeat("secret of the gate ", 3))
@@ -70,6 +74,11 @@ func (c *replicas) copied(t *testing.T) (dir string) {
 		"api-ca.pem", "run/trigger.sock", "run/control.sock"} {
 		check.Must(t, os.Symlink(filepath.Join(c.Dir, name), filepath.Join(dir, name)))
 	}
+	if c.logs { // one key
+		kit.Run(t, "log", "key", "--config", c.In(devstack.SidecarFile))
+		const key = "state/log-key.pem"
+		check.Must(t, os.WriteFile(filepath.Join(dir, key), kit.Read(t, c.In(key)), 0o600))
+	}
 	return dir
 }
 
@@ -81,19 +90,77 @@ func (c *replicas) startReplicas(t *testing.T) {
 	if c.manifest, err = c.all[0].PinHashes(); err != nil {
 		t.Fatal(err)
 	}
+	c.pin(t)
 	c.registry, _, err = keyring.GenerateRoot("registry", false)
 	c.auditor, _, bad = keyring.GenerateRoot("auditor", false)
 	err = errors.Join(err, bad, c.all[0].Stack.StartProcess("trigger", devstack.TriggerFile),
 		c.all[0].Stack.StartProcess("control", devstack.ControlFile))
-	for _, r := range c.all {
-		err = errors.Join(err, r.Stack.StartProcess("serve", devstack.SidecarFile))
-	}
 	check.Must(t, err)
+	for _, r := range c.all {
+		r.Processes = append(r.Processes, c.serve(t, r))
+	}
 	for _, r := range c.all {
 		c.certify(t, r)
 	}
 	for _, r := range c.all {
 		r.ready(t)
+	}
+}
+
+// pin pins the program of the sidecars, in place of that of this test.
+func (c *replicas) pin(t *testing.T) {
+	t.Helper()
+	hash, err := evidence.HashValue(map[string]string{"binary": evidence.HashBytes(kit.Read(t, c.binary)),
+		"config": evidence.HashBytes(kit.Read(t, c.In(devstack.SidecarFile)))})
+	check.Must(t, err)
+	file := c.In(devstack.ManifestFile)
+	kit.Write(t, file, environmentHash.ReplaceAll(kit.Read(t, file), []byte("${1}"+hash)))
+	c.manifest, err = deployed.ReadManifest(file)
+	check.Must(t, err)
+}
+
+var environmentHash = regexp.MustCompile(`(requiredEnvironmentHash: *)"?[0-9a-f]{64}"?`)
+
+// serve starts the sidecar of a replica.
+func (c *replicas) serve(t *testing.T, r *replica) *devstack.Process {
+	t.Helper()
+	check.Must(t, os.MkdirAll(filepath.Join(r.Dir, "failpoint"), 0o700))
+	log, err := os.Create(filepath.Join(r.Dir, "serve.log"))
+	check.Must(t, err)
+	defer log.Close()
+	p := &devstack.Process{Name: "serve", Endpoint: r.Admin(), Done: make(chan struct{}),
+		Cmd: exec.Command(c.binary, "serve", "--config", filepath.Join(r.Dir, devstack.SidecarFile))}
+	p.Cmd.Env = append(os.Environ(), "MEDIATOR_FAILPOINT="+r.failpoint())
+	p.Cmd.Stdout, p.Cmd.Stderr = log, log
+	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	check.Must(t, p.Cmd.Start())
+	go func() {
+		p.Err = p.Cmd.Wait()
+		close(p.Done)
+	}()
+	return p
+}
+
+// restart kills the sidecar of a replica, if it has not ended, and starts it again.
+func (c *replicas) restart(t *testing.T, r *replica) {
+	t.Helper()
+	last := &r.Processes[len(r.Processes)-1]
+	_ = (*last).Cmd.Process.Kill()
+	<-(*last).Done
+	*last = c.serve(t, r)
+	c.certify(t, r)
+	r.ready(t)
+}
+
+func (r *replica) failpoint() string { return filepath.Join(r.Dir, "failpoint/points") }
+
+// ended reports whether the sidecar has ended.
+func (r *replica) ended() bool {
+	select {
+	case <-r.Processes[len(r.Processes)-1].Done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -160,7 +227,7 @@ func (c *replicas) posts(t *testing.T, r *replica, path string) kit.Outcome {
 func TestReplicasShareALedger(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
-	c := newReplicas(t, server.Database(t), 3)
+	c := newReplicas(t, kit.Self(t), server.Database(t), 3)
 	for round, issuer := range c.all {
 		c.race(t, issuer, "/posts/round-"+string(rune('a'+round)))
 	}
@@ -231,7 +298,7 @@ func (c *replicas) states(t *testing.T, path string) map[string]int {
 // Each session has its own complete chain. Only the next start of a killed replica closes what it left open.
 func TestReplicasMakeReceipts(t *testing.T) {
 	t.Parallel()
-	c := newReplicas(t, kit.Database(t), 2, modelRule)
+	c := newReplicas(t, kit.Self(t), kit.Database(t), 2, modelRule)
 	const sessions, calls = 6, 5
 	ids := make([]string, sessions)
 	var all sync.WaitGroup
@@ -267,13 +334,7 @@ func TestReplicasMakeReceipts(t *testing.T) {
 	all.Go(func() { callModel(going) })
 	<-arrived
 	<-arrived
-	dead := victim.Processes[len(victim.Processes)-1]
-	check.Must(t, dead.Cmd.Process.Kill())
-	<-dead.Done
-	victim.Processes = victim.Processes[:len(victim.Processes)-1]
-	check.Must(t, victim.StartProcess("serve", devstack.SidecarFile))
-	c.certify(t, victim)
-	victim.ready(t)
+	c.restart(t, victim)
 	chain := c.chainAt(t, victim, lost, 2)
 	if chain[0].Outcome != interaction.OutcomeIndeterminate || chain[1].Closing == nil ||
 		chain[1].Closing.Reason != interaction.ClosedLost {

@@ -38,6 +38,7 @@ type crashRig struct {
 	*kit.Rig
 	binary string
 	dsn    string // of the ledger's database; empty for a file
+	logs   bool   // a transparency log
 
 	supervisor *exec.Cmd
 	said       *bytes.Buffer // by the supervisor on standard error
@@ -60,6 +61,7 @@ func prepareCrashRig(t *testing.T, binary, dsn string, more ...string) *crashRig
 	t.Helper()
 	r := &crashRig{binary: binary, dsn: dsn, sent: make(map[string]int)}
 	rules := crashRules + strings.Join(more, "")
+	r.logs = strings.Contains(rules, "transparencyLog:")
 	if dsn != "" {
 		rules += "ledger: {postgres: {dsnFile: secrets/ledger-dsn}}\n"
 	}
@@ -196,7 +198,12 @@ func (r *crashRig) open(t *testing.T, event string) (s admin.Session, err error)
 
 func (r *crashRig) enter(t *testing.T) kit.Agent {
 	t.Helper()
-	return reconnecting(r.OpenAgent(t))
+	a := reconnecting(r.OpenAgent(t))
+	if r.logs { // a play chooses the next write to the ledger: that of the session must be over
+		entry := "leaves WHERE id = 'session-opened " + a.Session.Session + "'"
+		kit.Until(t, "the session's entry in the log", func() bool { return r.count(t, entry, entry) == 1 })
+	}
+	return a
 }
 
 func reconnecting(a kit.Agent) kit.Agent {
@@ -213,11 +220,17 @@ func (r *crashRig) records(t *testing.T, event string) []ledger.Record {
 	return slices.DeleteFunc(r.Records(t, "limit=1000"), other)
 }
 
-func (r *crashRig) consumed(t *testing.T) (n int) {
+func (r *crashRig) consumed(t *testing.T) int {
 	t.Helper()
-	driver, dsn, table := "sqlite", "file:"+r.In("state/ledger.db")+"?mode=ro", "used"
+	return r.count(t, "used", "consumed")
+}
+
+// count counts the rows of a table, whose name depends on the kind of database.
+func (r *crashRig) count(t *testing.T, inFile, inDatabase string) (n int) {
+	t.Helper()
+	driver, dsn, table := "sqlite", "file:"+r.In("state/ledger.db")+"?mode=ro", inFile
 	if r.dsn != "" {
-		driver, dsn, table = "pgx", r.dsn, "actionproof.consumed"
+		driver, dsn, table = "pgx", r.dsn, "actionproof."+inDatabase
 	}
 	db, err := sql.Open(driver, dsn)
 	check.Must(t, err)
