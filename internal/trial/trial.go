@@ -99,10 +99,11 @@ func portOf(address string) string {
 	return port
 }
 
-var anyPort = regexp.MustCompile(`(?m)^confine: \{anyPort: true\}.*\n`)
+// untried are lines of mediator dev's configuration that a trial does without.
+var untried = regexp.MustCompile(`(?m)^(confine: \{anyPort: true\}|transparencyLog: ).*\n`)
 
-// Files returns the configuration of mediator dev with other addresses, a constrained CA in memory, and these rules, in
-// which AWARE and PLAIN become the hosts of the APIs.
+// Files returns the configuration of mediator dev with other addresses, a constrained CA in memory, no transparency
+// log, and these rules, in which AWARE and PLAIN become the hosts of the APIs.
 func (d *Deployment) Files(rules string) map[string][]byte {
 	var agent string
 	if os.Geteuid() == 0 { // only root can give the agent its own user
@@ -119,7 +120,7 @@ func (d *Deployment) Files(rules string) map[string][]byte {
 		"  - name: hourly\n    schedule: {cron: \"0 * * * *\"}\n", "")
 	node := edit(devstack.ReputationFile, "believedHosts: [", "believedHosts: [\""+d.Plain()+"\", ")
 	return map[string][]byte{
-		devstack.SidecarFile:    []byte(anyPort.ReplaceAllString(sidecar, "") + agent + rules),
+		devstack.SidecarFile:    []byte(untried.ReplaceAllString(sidecar, "") + agent + rules),
 		devstack.TriggerFile:    []byte(trigger + agent),
 		devstack.ControlFile:    append(slices.Clone(configs.Dev[devstack.ControlFile]), agent...),
 		devstack.ReputationFile: []byte(node + agent),

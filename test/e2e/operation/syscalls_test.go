@@ -42,6 +42,7 @@ func TestSyscalls(t *testing.T) {
 		w.WriteHeader(http.StatusCreated)
 	})
 	r := kit.PrepareRig(t, kit.Plain, kit.Serve(answer, `
+transparencyLog: {origin: mediator-dev, key: log-key}
 actions:
   - name: post
     match: {url: "https://PLAIN/posts", methods: [POST]}

@@ -30,10 +30,10 @@ type loggedRig struct {
 	url     string // where the log is published
 }
 
-// newLoggedRig starts a deployment; more are further settings of the log.
-func newLoggedRig(t *testing.T, more string) *loggedRig {
+// newLoggedRig starts a deployment; more are further settings of the log, and changes edit the configuration.
+func newLoggedRig(t *testing.T, more string, changes ...func(file string) string) *loggedRig {
 	t.Helper()
-	r := &loggedRig{Rig: kit.PrepareClientsRig(t, kit.ManyPosts), witness: logtest.NewWitness(t, "W")}
+	r := &loggedRig{Rig: kit.PrepareClientsRig(t, append(changes, kit.ManyPosts)...), witness: logtest.NewWitness(t, "W")}
 	listen, err := freeport.Address()
 	check.Must(t, err)
 	r.url = "http://" + listen
@@ -115,7 +115,29 @@ func TestTransparencyLog(t *testing.T) {
 // TestLoggedExport verifies an export with its log as an auditor does, and one from which a post was taken.
 func TestLoggedExport(t *testing.T) {
 	t.Parallel()
-	r := newLoggedRig(t, "")
+	t.Run("file", func(t *testing.T) {
+		t.Parallel()
+		testLoggedExport(t, newLoggedRig(t, ""))
+	})
+	t.Run("database", func(t *testing.T) {
+		t.Parallel()
+		dsn := filepath.Join(t.TempDir(), "dsn")
+		kit.Write(t, dsn, kit.Database(t))
+		r := newLoggedRig(t, "", func(file string) string {
+			if strings.Contains(file, "\nactions:") {
+				file += fmt.Sprintf("ledger: {postgres: {dsnFile: %s}}\n", dsn)
+			}
+			return file
+		})
+		log := testLoggedExport(t, r)
+		kit.Mediator(t, append([]string{"verify", "--ledger", dsn}, log...)...).Done("Authentic:   3 verified, ",
+			"Untampered:  3 of 3 records", "Witnessed:   w saw 3 of 3 records by 2", "Complete:    all 3 posts in the log")
+	})
+}
+
+// testLoggedExport returns the flags with which it verified.
+func testLoggedExport(t *testing.T, r *loggedRig) (flags []string) {
+	t.Helper()
 	agent := r.OpenAgent(t)
 	for range 3 {
 		agent.MustPost(t)
@@ -148,6 +170,8 @@ func TestLoggedExport(t *testing.T) {
 	audit := []string{"log", "audit", r.url, "--policy", r.In("log-policy.txt"), "--records"}
 	kit.Mediator(t, append(audit, taken)...).Refused(missing...)
 	kit.Mediator(t, append(audit, all)...).Done("Nothing in the log contradicts it.")
+	kit.Mediator(t, append(audit, all, "--max-age", "1ns")...).Refused("STALE at entry ")
+	return log
 }
 
 // whole returns a record as the ledger has it.
