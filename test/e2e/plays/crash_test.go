@@ -351,7 +351,7 @@ func (r *crashRig) playReceipts(t *testing.T, c receiptCrash) {
 	if len(c.again) > 0 {
 		r.arm(t, "serve", c.again...)
 		r.launch(t)
-		r.crashed(t, "serve") // before or soon after it is ready
+		r.crashedSoon(t)
 	}
 	r.start(t)
 

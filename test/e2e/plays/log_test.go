@@ -48,7 +48,7 @@ func (r *crashRig) playLog(t *testing.T, point string) {
 	r.crashed(t, "serve")
 	r.arm(t, "serve", point)
 	r.launch(t)
-	r.crashed(t, "serve")
+	r.crashedSoon(t)
 	r.start(t)
 	r.wantArrived(t, path, 1)
 	if records := r.records(t, agent.Event); len(records) != 1 || records[0].State != ledger.StateForwarded {

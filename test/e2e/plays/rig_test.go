@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -124,12 +125,26 @@ func (r *crashRig) crashed(t *testing.T, process string) {
 	r.ended(t, process, "signal: killed")
 }
 
-func (r *crashRig) ended(t *testing.T, process, how string) {
+// crashedSoon awaits the end of a deployment at a point that its start reaches. The supervisor may say that a process
+// does not answer, because it asked before it saw that one's end.
+func (r *crashRig) crashedSoon(t *testing.T) {
 	t.Helper()
+	r.wait()
+	if _, err := os.Stat(r.failpoint()); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("no process has reached the point: %v, %s", err, r.said)
+	}
+}
+
+func (r *crashRig) wait() {
 	deadline := time.AfterFunc(kit.Patience, func() { _ = r.supervisor.Process.Kill() })
 	defer deadline.Stop()
 	_ = r.supervisor.Wait()
 	r.supervisor = nil
+}
+
+func (r *crashRig) ended(t *testing.T, process, how string) {
+	t.Helper()
+	r.wait()
 	if want := "mediator " + process + " ended (" + how; !strings.Contains(r.said.String(), want) {
 		t.Fatalf("the deployment did not end with %s (%s): %s", process, how, r.said)
 	}
