@@ -75,7 +75,7 @@ soak: ## the processes under load and faults for DURATION (default 2m), with the
 syscalls: setup build ## count the system calls of mediator dev at rest and for a post, by process
 	$(GO) test -count=1 -v -timeout=20m -run='^TestSyscalls$$' ./test/e2e/operation $(FLAGS)
 
-bench: build ## measure the mediator beside its peers: tools/bench/RESULTS.md
+bench: build ## measure the mediator, layer by layer, beside its peers: tools/bench/RESULTS.md
 	@./test/scripts/bench.sh $(FLAGS)
 
 bench-compare: ## the benchmarks beside the hot paths against the last release tag, or REF

@@ -30,20 +30,16 @@ func Benchmark(b *testing.B, open func(b *testing.B) ledger.Store) {
 	}
 }
 
-// BenchmarkGrown measures posts of 16 callers in an empty store and in a full one.
-func BenchmarkGrown(b *testing.B, open func(b *testing.B) ledger.Store, posts int) {
-	for _, held := range []int{0, posts} {
+// BenchmarkGrown measures posts of 16 callers in an empty store and in one with so many older records, which open adds.
+func BenchmarkGrown(b *testing.B, open func(b *testing.B, held int) ledger.Store, records int) {
+	for _, held := range []int{0, records} {
 		b.Run("held="+strconv.Itoa(held), func(b *testing.B) {
-			l, made := open(b), 0
-			more := func(b *testing.B, callers, n int) {
-				share(b, callers, n, func(n int) error { return postOnce(l, made+n) })
-				made += n
-			}
-			more(b, 64, held)
+			l, made := open(b, held), 0
 			b.Run("callers=16", func(b *testing.B) {
 				b.ReportAllocs()
 				defer CPU(b)()
-				more(b, 16, b.N)
+				share(b, 16, b.N, func(n int) error { return postOnce(l, made+n) })
+				made += b.N
 			})
 		})
 	}

@@ -1,14 +1,15 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,221 +19,201 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// cell is one measurement: a call over a number of connections through a target.
-type cell struct {
-	Name        string
-	Connections int
-
-	target  target
-	call    func(context.Context, *http.Client, string) error
-	h2      bool
-	fresh   bool // a connection for each call
-	samples []sample
-}
-
 // sample is one round of a cell.
 type sample struct {
-	rps           float64 // calls a second
-	p50, p99, cpu float64 // ms; cpu is the processor time of the proxy's processes for one call
-	rss           float64 // MiB, of the proxy or the mediator's sidecar
-	calls, errors int
+	rate     float64 // calls a second
+	p50, p99 float64 // ms
+	first    float64 // ms to the first event
+	cpu      float64 // ms of the target's processes for one call
+	calls    int
 }
 
-// verb is the call, without the target.
-func (c *cell) verb() string {
-	verb, _, _ := strings.Cut(c.Name, " "+c.target.name)
-	return verb
+// load calls through a target for about d.
+type load func(ctx context.Context, t target, d time.Duration) (sample, error)
+
+// call is one request and the status of its answer.
+type call struct {
+	method, path, body string
+	token              string // for Vault
+	want               int
+	h2                 bool
 }
 
-// body is a JSON document of 1 KiB.
-var body = `{"title":"a post","body":"` + strings.Repeat("x", 1024-28) + `"}`
+var (
+	// A post has a JSON document of 1 KiB.
+	post     = call{method: http.MethodPost, path: "/posts", body: `{"body":"` + strings.Repeat("x", 1013) + `"}`, want: 201}
+	read     = call{method: http.MethodGet, path: "/read", want: 200}
+	download = call{method: http.MethodGet, path: "/download", want: 200, h2: true}
+	events   = call{method: http.MethodGet, path: "/events", want: 200}
+)
 
-func postOnce(ctx context.Context, c *http.Client, base string) error {
-	return once(ctx, c, http.MethodPost, base+"/posts", body, http.StatusCreated)
-}
-
-func readOnce(ctx context.Context, c *http.Client, base string) error {
-	return once(ctx, c, http.MethodGet, base+"/read", "", http.StatusOK)
-}
-
-func once(ctx context.Context, c *http.Client, method, url, body string, want int) error {
-	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+// send sends the request. Its caller closes the body of the answer.
+func (c call) send(ctx context.Context, client *http.Client, t target) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, c.method, t.base+c.path, strings.NewReader(c.body))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if body != "" {
+	if c.body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	resp, err := c.Do(req)
+	if c.token != "" {
+		req.Header.Set("X-Vault-Token", c.token)
+	}
+	resp, err := client.Do(req)
+	if err == nil && resp.StatusCode != c.want {
+		defer resp.Body.Close()
+		raw, _ := io.ReadAll(io.LimitReader(resp.Body, 300))
+		return nil, fmt.Errorf("answered %d: %s", resp.StatusCode, raw)
+	}
+	return resp, err
+}
+
+func (c call) once(ctx context.Context, client *http.Client, t target) error {
+	resp, err := c.send(ctx, client, t)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != want {
-		err = fmt.Errorf("answered %d: %.300s", resp.StatusCode, raw)
-	}
+	_, err = io.Copy(io.Discard, resp.Body)
 	return err
 }
 
-// beside returns the processes that each agent has beside it. The mediator's other processes serve many agents.
-func (t target) beside() []int {
-	if t.sidecar != nil {
-		return t.sidecar
-	}
-	return t.pids
+// client returns a client with at most so many connections; 0 for any number.
+func (t target) client(connections int, h2 bool) *http.Client {
+	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		Proxy: http.ProxyURL(t.proxy), TLSClientConfig: &tls.Config{RootCAs: t.roots, MinVersion: tls.VersionTLS12},
+		MaxConnsPerHost: connections, MaxIdleConnsPerHost: 256, ForceAttemptHTTP2: h2,
+	}}
 }
 
-// client returns the client of one connection.
-func (t target) client(h2 bool) *http.Client {
-	tr := &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: t.roots, MinVersion: tls.VersionTLS12},
-		MaxConnsPerHost: 1, ForceAttemptHTTP2: h2,
-	}
-	if t.proxy != nil {
-		tr.Proxy = http.ProxyURL(t.proxy)
-	}
-	if t.network != "" {
-		tr.DialContext = func(ctx context.Context, _, address string) (net.Conn, error) {
-			_, port, _ := net.SplitHostPort(address)
-			return dialIn(ctx, t.network, port)
-		}
-	}
-	if !h2 {
-		tr.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
-	}
-	return &http.Client{Transport: tr, Timeout: 30 * time.Second}
+// meter collects what a load takes. It is safe for concurrent use.
+type meter struct {
+	mu       sync.Mutex
+	took     []time.Duration
+	failures []error // of calls that do not count
+	s        sample
 }
 
-// makeCells returns the cells to measure.
-func makeCells(targets map[string]target, o options) []*cell {
-	var cells []*cell
-	type call func(context.Context, *http.Client, string) error
-	add := func(name, target string, do call, connections []int, more ...func(*cell)) {
-		t, ok := targets[target]
-		if !ok || !strings.Contains(name, o.only) {
-			return
-		}
-		for _, n := range connections {
-			c := &cell{Name: name, Connections: n, target: t, call: do}
-			for _, m := range more {
-				m(c)
-			}
-			cells = append(cells, c)
-		}
-	}
-	fresh := func(c *cell) { c.fresh = true }
-	h2 := func(c *cell) { c.h2 = true }
-	for _, t := range []string{"direct", "goproxy", "mitmdump", "squid", "mediator", "vault"} {
-		add("post "+t, t, postOnce, o.connections)
-	}
-	for _, t := range []string{"direct", "goproxy", "mediator", "run"} {
-		add("read "+t, t, readOnce, o.connections)
-		add("fresh read "+t, t, readOnce, []int{16}, fresh)
-	}
-	add("read mediator h2", "mediator", readOnce, []int{16}, h2)
-	add("post mediator h2", "mediator", postOnce, []int{16}, h2)
-	return cells
-}
-
-// connect opens the cell's connections.
-func (c *cell) connect(ctx context.Context) ([]*http.Client, error) {
-	clients := make([]*http.Client, c.Connections)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(16)
-	for i := range clients {
-		clients[i] = c.target.client(c.h2)
-		if !c.fresh {
-			g.Go(func() error { return c.call(ctx, clients[i], c.target.base) })
-		}
-	}
-	return clients, g.Wait()
-}
-
-// load keeps the cell's connections busy for d.
-func (c *cell) load(ctx context.Context, d time.Duration) (sample, error) {
-	clients, err := c.connect(ctx)
-	for _, client := range clients {
-		defer client.CloseIdleConnections()
-	}
+func (m *meter) add(took time.Duration, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if err != nil {
-		return sample{}, err
+		m.failures = append(m.failures, err)
+		return
 	}
-	var s sample
-	var mu sync.Mutex
-	var wait sync.WaitGroup
-	var took []time.Duration
-	var failure error
-	before, began := cpu(c.target.pids), time.Now()
-	for caller := range c.Connections {
-		wait.Go(func() {
-			var mine []time.Duration
-			failed := 0
-			var err error
-			client := clients[caller]
-			for time.Since(began) < d && ctx.Err() == nil {
-				start := time.Now()
-				if e := c.call(ctx, client, c.target.base); e != nil {
-					failed, err = failed+1, e
-				}
-				mine = append(mine, time.Since(start))
-				if c.fresh {
-					client.CloseIdleConnections()
-				}
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			took, s.errors = append(took, mine...), s.errors+failed
-			failure = errors.Join(failure, err)
-		})
-	}
-	wait.Wait()
+	m.took = append(m.took, took)
+}
+
+// around runs do, which adds calls, and returns the figures, without any if a call failed.
+func (m *meter) around(ctx context.Context, t target, do func()) (sample, error) {
+	before, began := cpu(t.pids), time.Now()
+	do()
 	elapsed := time.Since(began)
-	if ctx.Err() != nil {
-		return s, ctx.Err()
+	t.settle(ctx)
+	if m.s.calls = len(m.took); m.s.calls == 0 || len(m.failures) > 0 {
+		return m.s, fmt.Errorf("%d others failed: %.500v", len(m.failures), errors.Join(m.failures...))
 	}
-	if failure != nil {
-		fmt.Fprintf(os.Stderr, "%s, %d connections: %d errors: %.300v\n", c.Name, c.Connections, s.errors, failure)
-	}
-	s.calls = len(took)
-	s.cpu = 1000 * (cpu(c.target.pids) - before) / float64(s.calls)
-	s.rss = rss(c.target.beside())
-	slices.Sort(took)
-	s.rps = float64(s.calls) / elapsed.Seconds()
-	s.p50, s.p99 = millis(took[len(took)/2]), millis(took[len(took)*99/100])
-	return s, nil
+	slices.Sort(m.took)
+	m.s.rate = float64(m.s.calls) / elapsed.Seconds()
+	m.s.p50, m.s.p99 = millis(m.took[m.s.calls/2]), millis(m.took[m.s.calls*99/100])
+	m.s.cpu = millis(cpu(t.pids)-before) / float64(m.s.calls)
+	return m.s, nil
 }
 
 func millis(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
-// cpu returns the processor time of processes in seconds.
-func cpu(pids []int) float64 {
-	ticks := 0
-	for _, pid := range pids {
-		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		_, rest, _ := strings.Cut(string(raw), ") ")
-		fields := strings.Fields(rest)
-		for _, i := range []int{11, 12} { // utime, stime
-			if i < len(fields) {
-				n, _ := strconv.Atoi(fields[i])
-				ticks += n
-			}
+// closed keeps so many connections busy.
+func closed(c call, connections int) load {
+	return func(ctx context.Context, t target, d time.Duration) (sample, error) {
+		clients := make([]*http.Client, connections)
+		g := new(errgroup.Group)
+		g.SetLimit(16)
+		for i := range clients {
+			clients[i] = t.client(1, c.h2)
+			defer clients[i].CloseIdleConnections()
+			g.Go(func() error { return c.once(ctx, clients[i], t) })
 		}
+		if err := g.Wait(); err != nil {
+			return sample{}, err
+		}
+		var m meter
+		return m.around(ctx, t, func() {
+			var all sync.WaitGroup
+			end := time.Now().Add(d)
+			for _, client := range clients {
+				all.Go(func() {
+					for time.Now().Before(end) && ctx.Err() == nil {
+						began := time.Now()
+						err := c.once(ctx, client, t)
+						m.add(time.Since(began), err)
+					}
+				})
+			}
+			all.Wait()
+		})
 	}
-	return float64(ticks) / 100 // USER_HZ
 }
 
-// rss returns the resident memory of processes in MiB.
-func rss(pids []int) float64 {
-	kib := 0
-	for _, pid := range pids {
-		raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		for line := range strings.Lines(string(raw)) {
-			if s, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-				n, _ := strconv.Atoi(strings.Fields(s)[0])
-				kib += n
-			}
+// open sends so many calls a second at random moments, the same for each target, whether or not the ones before have
+// been answered. A call's time counts from its moment.
+func open(c call, perSecond float64) load {
+	return func(ctx context.Context, t target, d time.Duration) (sample, error) {
+		d = max(2*d, time.Duration(30/perSecond*float64(d)))
+		client := t.client(0, c.h2)
+		defer client.CloseIdleConnections()
+		if err := c.once(ctx, client, t); err != nil {
+			return sample{}, err
 		}
+		var m meter
+		return m.around(ctx, t, func() {
+			var all sync.WaitGroup
+			gaps := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
+			began := time.Now()
+			for at := time.Duration(0); at < d; at += time.Duration(gaps.ExpFloat64() / perSecond * float64(time.Second)) {
+				if moment := began.Add(at); sleep(ctx, time.Until(moment)) {
+					all.Go(func() {
+						err := c.once(ctx, client, t)
+						m.add(time.Since(moment), err)
+					})
+				}
+			}
+			all.Wait()
+		})
 	}
-	return float64(kib) / 1024
+}
+
+// follow reads one stream of events, which say when they were sent.
+func follow(ctx context.Context, t target, d time.Duration) (sample, error) {
+	client := t.client(1, false)
+	defer client.CloseIdleConnections()
+	if err := read.once(ctx, client, t); err != nil { // makes the connection
+		return sample{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var m meter
+	return m.around(ctx, t, func() {
+		began := time.Now()
+		resp, err := events.send(ctx, client, t)
+		if err != nil {
+			m.add(0, err)
+			return
+		}
+		defer resp.Body.Close()
+		for lines := bufio.NewScanner(resp.Body); time.Since(began) < d; {
+			if !lines.Scan() {
+				m.add(0, errors.Join(errors.New("the stream ended"), lines.Err()))
+				return
+			}
+			text, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
+			if !ok {
+				continue
+			}
+			if m.s.first == 0 {
+				m.s.first = millis(time.Since(began))
+			}
+			sent, err := strconv.ParseInt(string(text), 10, 64)
+			m.add(time.Since(time.Unix(0, sent)), err)
+		}
+	})
 }

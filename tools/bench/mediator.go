@@ -1,8 +1,10 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
@@ -19,6 +22,33 @@ import (
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
+// layer is a deployment of the mediator.
+type layer struct {
+	name            string
+	egress          bool // its posts need no evidence
+	memory          bool // its state is in memory, where a sync costs nothing
+	without         bool // receipts and the node
+	log             bool
+	custody         string   // in YAML
+	rules, sessions int      // more than one
+	under           []string // the program that starts it
+}
+
+// layers returns the deployments. Each of the first five switches something on over the one before, and receipts is
+// what mediator dev comes with. The others change one thing of receipts.
+func layers(o options, custody string) []layer {
+	return []layer{
+		{name: "rules", egress: true, memory: true, without: true},
+		{name: "signing", memory: true, without: true},
+		{name: "durable", without: true},
+		{name: "receipts"},
+		{name: "vault", custody: custody},
+		{name: "log", log: true},
+		{name: "many rules", rules: o.size.rules},
+		{name: "many sessions", sessions: o.size.sessions},
+	}
+}
+
 // rules are those of the measured sidecar. HOST is the upstream.
 const rules = `
 actions:
@@ -26,77 +56,113 @@ actions:
     match: {url: "https://HOST/posts", methods: [POST]}
     subject: agent:worker-1
     action: create_post
+upstreams:
+  - {host: "HOST", address: 127.0.0.1, networks: [127.0.0.0/8], ca: "CA"}
+limits: {session: {perSecond: 1000000}, host: {perSecond: 1000000}}
 egress:
   - name: read
     match: {url: "https://HOST/**", methods: [GET]}
-upstreams:
-  - {host: "HOST", address: 127.0.0.1, networks: [127.0.0.0/8], ca: ../ca.pem}
-limits: {session: {perSecond: 1000000}, host: {perSecond: 1000000}}
+  - name: note
+    match: {url: "https://HOST/notes", methods: [POST]}
 `
 
-// startMediator starts the processes as mediator dev does, with a custody in YAML, and opens a session for an event
-// that pays for every post of the run. The sidecar delivers no receipts to the node, so only posts are measured.
-func (b *stand) startMediator(ctx context.Context, name, custody string) (t target, err error) {
-	d, err := trial.New(filepath.Join(b.dir, name))
+var receipts = regexp.MustCompile(`(?m)^( *interactionReceipt|receipts|reputation): .*\n`)
+
+// startMediator starts the processes as mediator dev does, and opens a session for an event that pays for every post of
+// the run.
+func (b *stand) startMediator(ctx context.Context, l layer) (t target, err error) {
+	dir := b.dir
+	if l.memory {
+		dir = b.memory
+	}
+	d, err := trial.New(filepath.Join(dir, l.name))
 	if err != nil {
 		return t, err
 	}
-	edit := strings.NewReplacer("{type: memory}", custody, "\nreputation: ", "\n# reputation: ", "@every 1s", "@every 1h",
+	edit := strings.NewReplacer("{type: memory}", cmp.Or(l.custody, "{type: memory}"), "@every 1s", "@every 1h",
 		"maxAge: "+trial.MaxAge.String(), "maxAge: 24h\nbudget: 1000000000", fmt.Sprintf("agent: {uid: %d}", trial.User()),
 		"")
-	files := d.Files(strings.ReplaceAll(rules, "HOST", b.upstream))
+	files := d.Files(strings.NewReplacer("HOST", b.upstream, "CA", filepath.Join(b.dir, "api-ca.pem")).Replace(rules))
 	for name, raw := range files {
 		files[name] = []byte(edit.Replace(string(raw)))
 	}
+	sidecar := string(files[devstack.SidecarFile])
+	for i := range l.rules {
+		sidecar += fmt.Sprintf("  - {name: r%d, match: {url: \"https://%s/r%[1]d/{id}\", methods: [PUT]}}\n", i, b.upstream)
+	}
+	if l.log {
+		sidecar += "transparencyLog: {origin: bench.example/log, key: transparency-log-key}\n"
+	}
+	if l.without {
+		sidecar = receipts.ReplaceAllString(sidecar, "")
+		delete(files, devstack.ReputationFile)
+	} else { // the node takes all receipts at once, so that none cost another cell anything
+		files[devstack.ReputationFile] = append(files[devstack.ReputationFile], "\nlimits: {receiptsPerSecond: 1000000}\n"...)
+	}
+	files[devstack.SidecarFile] = []byte(sidecar)
 	if err := devstack.Prepare(d.Dir, files); err != nil {
 		return t, err
 	}
-	cmd, err := b.run("bin/mediator", "dev", "--quiet", "--dir", d.Dir)
+	pid, err := b.dev(ctx, l.under, "--dir", d.Dir)
 	if err != nil {
 		return t, err
 	}
 	var s admin.Session
-	err = wait(ctx, func() error {
+	for range 1 + l.sessions {
 		event, err := d.DeliverRelease(ctx)
 		if err != nil {
-			return err
+			return t, err
 		}
-		return admin.Call(ctx, d.Stack.Admin(), http.MethodPost, "/v1/sessions", admin.SessionRequest{Event: event}, &s)
-	})
-	if err != nil {
-		return t, fmt.Errorf("%s: %w", name, err)
+		ask := admin.SessionRequest{Event: event}
+		if err := admin.Call(ctx, d.Stack.Admin(), http.MethodPost, "/v1/sessions", ask, &s); err != nil {
+			return t, err
+		}
 	}
 	proxy, err := url.Parse(s.ProxyURL)
-	t = target{name: name, deployment: d, proxy: proxy, roots: pool(s.CAFile), pids: children(cmd.Process.Pid)}
-	for _, pid := range t.pids {
-		if raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(raw, []byte("\x00serve\x00")) {
-			t.sidecar = append(t.sidecar, pid)
-		}
+	t = target{name: l.name, base: "https://" + b.upstream, proxy: proxy, roots: pool(s.CAFile), post: post,
+		pids: tree(pid), later: !l.without}
+	if l.egress {
+		t.post.path = "/notes"
 	}
 	return t, err
 }
 
-// startVault starts and prepares a Vault server, and returns the custody for the configurations.
-func (b *stand) startVault() (string, error) {
+// startVault starts and prepares a Vault server. It returns the custody for the configurations, and Vault itself as a
+// target whose post is a signature.
+func (b *stand) startVault() (custody string, t target, err error) {
 	v, err := vaulttest.Launch()
 	if err != nil {
-		return "", err
+		return "", t, err
 	}
 	b.vault = v
 	token, secrets := filepath.Join(b.dir, "token"), filepath.Join(b.dir, "vault-secrets")
 	if err := errors.Join(os.WriteFile(token, []byte(v.Token), 0o600), os.MkdirAll(secrets, 0o700)); err != nil {
-		return "", err
+		return "", t, err
 	}
 	cmd := exec.Command("bin/mediator", "vault", "bootstrap", "--apply", "--address", v.Address, "--ca", v.CAFile,
 		"--token-file", token, "--out", secrets)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("vault bootstrap: %w: %s", err, out)
+		return "", t, fmt.Errorf("vault bootstrap: %w: %s", err, out)
 	}
 	var keys []string
 	for _, r := range bootstrap.Roles {
 		keys = append(keys, r.Key)
 	}
+	t = target{name: "transit", base: v.Address, roots: pool(v.CAFile), post: signature(v.Token, 1)}
 	return fmt.Sprintf(`{type: vault, vault: {address: "%s", ca: "%s", keys: [%s], auth: {appRole: {
     role: "mediator-{role}", roleIDFile: "%[4]s/{role}.role-id", secretIDFile: "%[4]s/{role}.secret-id"}}}}`,
-		v.Address, v.CAFile, strings.Join(keys, ", "), secrets), nil
+		v.Address, v.CAFile, strings.Join(keys, ", "), secrets), t, nil
+}
+
+// batch is how many signatures a request to Vault asks for where batches are measured.
+const batch = 32
+
+// signature asks Vault for so many signatures.
+func signature(token string, n int) call {
+	inputs := make([]map[string]string, n)
+	for i := range inputs {
+		inputs[i] = map[string]string{"input": base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", 800)))}
+	}
+	body, _ := json.Marshal(map[string]any{"batch_input": inputs}) // never fails
+	return call{method: http.MethodPost, path: "/v1/transit/sign/runtime-key", body: string(body), token: token, want: 200}
 }

@@ -2,24 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -33,111 +22,63 @@ const host = "localhost"
 
 // stand is everything that a run has started.
 type stand struct {
-	dir       string
-	upstream  string // host:port
-	processes []*exec.Cmd
-	folders   []string // outside of dir, removed at the end
-	vault     *vaulttest.Server
+	dir, memory string // folders on the disk and in memory
+	upstream    string // host:port
+	processes   []*exec.Cmd
+	vault       *vaulttest.Server
 }
 
 // target is one way to the upstream.
 type target struct {
-	name    string
-	proxy   *url.URL // nil: directly
-	roots   *x509.CertPool
-	pids    []int // the processes of the proxy; empty for none
-	base    string
-	sidecar []int  // of pids, the mediator's sidecar
-	network string // the file of the network from which to call; empty for the own one
-	// of the mediator
-	deployment *trial.Deployment
+	name  string
+	base  string   // the upstream's URL
+	proxy *url.URL // nil: directly
+	roots *x509.CertPool
+	post  call
+	pids  []int // the processes of the proxy; empty for none
+	later bool  // they go on working after an answer
 }
 
-// start starts the upstream, and every proxy in front of it.
-func (b *stand) start(ctx context.Context, o options) (map[string]target, error) {
-	if err := b.startUpstream(); err != nil {
-		return nil, err
-	}
-	targets := map[string]target{"direct": {name: "direct", roots: pool(filepath.Join(b.dir, "ca.pem"))}}
-	for _, start := range []func(context.Context) (target, error){
-		b.startGoproxy, b.startMitmdump, b.startSquid,
-		func(ctx context.Context) (target, error) { return b.startMediator(ctx, "mediator", "{type: memory}") },
-	} {
-		t, err := start(ctx)
-		if err != nil {
-			return nil, err
-		}
-		targets[t.name] = t
-	}
-	var err error
-	if targets["run"], err = b.startRun(ctx, targets["mediator"]); err != nil {
-		return nil, err
-	}
-	if o.vault {
-		custody, err := b.startVault()
-		if err != nil {
-			return nil, err
-		}
-		if targets["vault"], err = b.startMediator(ctx, "vault", custody); err != nil {
-			return nil, err
-		}
-	}
-	for name, t := range targets {
-		t.base = "https://" + b.upstream
-		targets[name] = t
-		if err := t.await(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return targets, nil
-}
-
-// startUpstream starts the API behind every target.
-func (b *stand) startUpstream() error {
-	if err := b.certificates(); err != nil {
-		return err
-	}
-	address, err := freeport.Address()
-	if err != nil {
-		return err
-	}
-	_, port, _ := net.SplitHostPort(address)
-	b.upstream = net.JoinHostPort(host, port)
-	_, err = b.self("upstream", address)
-	return err
-}
-
-// newStand makes a stand with an empty folder.
 func newStand() (*stand, error) {
 	dir, err := os.MkdirTemp("", "bench-")
-	return &stand{dir: dir, folders: []string{dir}}, err
+	if err != nil {
+		return nil, err
+	}
+	memory, err := os.MkdirTemp("/dev/shm", "bench-")
+	return &stand{dir: dir, memory: memory}, err
 }
 
 // stop ends all processes, the last one first, and removes what they have written.
 func (b *stand) stop() {
-	for _, p := range slices.Backward(b.processes) {
-		_ = p.Process.Signal(syscall.SIGTERM)
-		_ = p.Wait()
+	for len(b.processes) > 0 {
+		b.stopLast()
 	}
 	if b.vault != nil {
 		b.vault.Close()
+		b.vault = nil
 	}
-	for _, dir := range b.folders {
-		_ = os.RemoveAll(dir)
-	}
+	_ = os.RemoveAll(b.dir)
+	_ = os.RemoveAll(b.memory)
 }
 
-// run starts a process that ends with this one. It logs to a file in the stand's folder.
-func (b *stand) run(name string, args ...string) (*exec.Cmd, error) {
-	file := filepath.Join(b.dir, filepath.Base(name)+".log")
-	log, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+func (b *stand) stopLast() {
+	last := len(b.processes) - 1
+	p := b.processes[last]
+	_ = syscall.Kill(-p.Process.Pid, syscall.SIGTERM) // the group, because strace ignores it and waits for its program
+	_ = p.Wait()
+	b.processes = b.processes[:last]
+}
+
+// run starts a process that ends with this one, and logs to a file.
+func (b *stand) run(args ...string) (*exec.Cmd, error) {
+	log, err := os.CreateTemp(b.dir, "log")
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(name, args...)
+	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -145,46 +86,58 @@ func (b *stand) run(name string, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// self starts this program as something else.
-func (b *stand) self(as, address string) (*exec.Cmd, error) {
-	exe, err := os.Executable()
+// self starts this program as something else, at an address that is its second argument.
+func (b *stand) self(as string) (*exec.Cmd, error) {
+	address, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
-	return b.run(exe, as, address, b.dir)
+	return b.run("/proc/self/exe", as, address, b.dir)
 }
 
-// await waits until a post goes through.
-func (t target) await(ctx context.Context) error {
-	err := wait(ctx, func() error {
-		client := t.client(false)
-		defer client.CloseIdleConnections()
-		return postOnce(ctx, client, t.base)
-	})
+// start starts the upstream, and every proxy in front of it.
+func (b *stand) start(ctx context.Context, o options) (all []target, err error) {
+	if err := trial.WriteCertificates(b.dir, host); err != nil {
+		return nil, err
+	}
+	upstream, err := b.self("upstream")
 	if err != nil {
-		return fmt.Errorf("%s: %w", t.name, err)
+		return nil, err
 	}
-	return nil
-}
-
-// wait tries until it succeeds, for a minute.
-func wait(ctx context.Context, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	for {
-		err := try()
-		if err == nil {
-			return nil
+	_, port, _ := net.SplitHostPort(upstream.Args[2])
+	b.upstream = net.JoinHostPort(host, port)
+	custody, transit, err := b.startVault()
+	if err != nil {
+		return nil, err
+	}
+	roots := pool(filepath.Join(b.dir, "api-ca.pem"))
+	goproxy, err := b.self("goproxy")
+	if err != nil {
+		return nil, err
+	}
+	mitmdump, err := b.startMitmdump(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all = []target{{name: "direct", roots: roots, post: post}, {name: "goproxy", proxy: proxyURL(goproxy.Args[2]),
+		roots: roots, post: post, pids: tree(goproxy.Process.Pid)}, mitmdump}
+	for _, l := range layers(o, custody) {
+		t, err := b.startMediator(ctx, l)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", l.name, err)
 		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(50 * time.Millisecond):
+		all = append(all, t)
+	}
+	for i := range all {
+		t := &all[i]
+		t.base = "https://" + b.upstream
+		err := wait(ctx, 50*time.Millisecond, func() error { return t.post.once(ctx, t.client(1, false), *t) })
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
+	return append(all, transit), nil
 }
-
-func proxyURL(address string) *url.URL { return &url.URL{Scheme: "http", Host: address} }
 
 func pool(path string) *x509.CertPool {
 	p := x509.NewCertPool()
@@ -194,63 +147,35 @@ func pool(path string) *x509.CertPool {
 	return p
 }
 
-// children lists a process and those that it has started.
-func children(pid int) []int {
-	out := []int{pid}
-	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, list := range lists {
-		raw, _ := os.ReadFile(list)
-		for _, s := range strings.Fields(string(raw)) {
-			if n, err := strconv.Atoi(s); err == nil {
-				out = append(out, n)
-			}
+// startMitmdump starts mitmproxy without its screen. It makes a CA of its own.
+func (b *stand) startMitmdump(ctx context.Context) (t target, err error) {
+	address, err := freeport.Address()
+	if err != nil {
+		return t, err
+	}
+	_, port, _ := net.SplitHostPort(address)
+	own := filepath.Join(b.dir, "mitmproxy")
+	p, err := b.run("mitmdump", "-q", "--listen-host", "127.0.0.1", "-p", port, "--set", "confdir="+own,
+		"--set", "ssl_verify_upstream_trusted_ca="+filepath.Join(b.dir, "api-ca.pem"))
+	if err != nil {
+		return t, fmt.Errorf("apt-get install mitmproxy: %w", err)
+	}
+	ca := filepath.Join(own, "mitmproxy-ca-cert.pem")
+	err = wait(ctx, 50*time.Millisecond, func() error { _, err := os.Stat(ca); return err })
+	return target{name: "mitmdump", proxy: proxyURL(address), roots: pool(ca), post: post,
+		pids: tree(p.Process.Pid)}, err
+}
+
+func proxyURL(address string) *url.URL { return &url.URL{Scheme: "http", Host: address} }
+
+// wait tries until it succeeds, for a minute.
+func wait(ctx context.Context, pause time.Duration, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil || !sleep(ctx, pause) {
+			return err
 		}
 	}
-	return out
-}
-
-// certificates makes a CA, with which the upstream's certificate is signed and goproxy signs its own.
-func (b *stand) certificates() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, ca, ca, key.Public(), key)
-	if err != nil {
-		return err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(b.dir, "ca.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644),
-		os.WriteFile(filepath.Join(b.dir, "ca.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-			0o600))
-}
-
-// leaf makes a certificate for a name.
-func leaf(ca tls.Certificate, name string) (*tls.Certificate, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	parent, err := x509.ParseCertificate(ca.Certificate[0])
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), DNSNames: []string{name},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}, parent, key.Public(), ca.PrivateKey)
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }

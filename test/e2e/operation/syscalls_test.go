@@ -20,6 +20,7 @@ import (
 
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/strace"
 )
 
 // Bounds on the system calls of mediator dev: all of them in a second at rest, and by process for a post on a kept
@@ -126,43 +127,20 @@ func children(processes map[string]int, of int) {
 // count returns how many system calls processes make while do runs.
 func count(t *testing.T, processes map[string]int, do func()) map[string]calls {
 	t.Helper()
-	dir := t.TempDir()
-	traces := make(map[string]*exec.Cmd)
-	for name, pid := range processes {
-		s := exec.Command(kit.Need(t, "strace"), "-f", "-c", "-U", "calls,name", "-o", filepath.Join(dir, name), "-p",
-			strconv.Itoa(pid))
-		check.Must(t, s.Start())
-		traces[name] = s
-	}
-	for _, pid := range processes {
-		kit.Until(t, "strace", func() bool {
-			threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-			return !slices.ContainsFunc(threads, func(thread string) bool {
-				status, err := os.ReadFile(thread)
-				return err == nil && bytes.Contains(status, []byte("\nTracerPid:\t0\n"))
-			})
-		})
-	}
-	do()
+	kit.Need(t, "strace")
+	tables, err := strace.Count(t.Context(), slices.Collect(maps.Values(processes)), do)
+	check.Must(t, err)
 	made := make(map[string]calls)
-	for name, s := range traces {
-		check.Must(t, s.Process.Signal(syscall.SIGINT))
-		_ = s.Wait()                                           // it ends by the signal
-		table := string(kit.Read(t, filepath.Join(dir, name))) // empty without a call
-		for line := range strings.Lines(table) {
-			fields := strings.Fields(line)
-			n, err := strconv.Atoi(fields[0])
-			if err != nil || fields[1] == "total" {
-				continue
-			}
-			of := made[name]
-			if of.all += n; !slices.Contains(scheduler, fields[1]) {
+	for name, pid := range processes {
+		var of calls
+		for call, n := range tables[pid] {
+			if of.all += n; !slices.Contains(scheduler, call) {
 				of.work += n
 			}
-			made[name] = of
 		}
+		made[name] = of
 		if kit.Long() {
-			t.Logf("%s:\n%s", name, table)
+			t.Logf("%s: %v", name, tables[pid])
 		}
 	}
 	return made
