@@ -90,18 +90,16 @@ func (t target) client(connections int, h2 bool) *http.Client {
 type meter struct {
 	mu       sync.Mutex
 	took     []time.Duration
-	failures []error // of calls that do not count
+	failures []error
 	s        sample
 }
 
 func (m *meter) add(took time.Duration, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err != nil {
+	if m.took = append(m.took, took); err != nil {
 		m.failures = append(m.failures, err)
-		return
 	}
-	m.took = append(m.took, took)
 }
 
 // around runs do, which adds calls, and returns the figures, without any if a call failed.
@@ -111,7 +109,7 @@ func (m *meter) around(ctx context.Context, t target, do func()) (sample, error)
 	elapsed := time.Since(began)
 	t.settle(ctx)
 	if m.s.calls = len(m.took); m.s.calls == 0 || len(m.failures) > 0 {
-		return m.s, fmt.Errorf("%d others failed: %.500v", len(m.failures), errors.Join(m.failures...))
+		return m.s, fmt.Errorf("%d failed: %.500v", len(m.failures), errors.Join(m.failures...))
 	}
 	slices.Sort(m.took)
 	m.s.rate = float64(m.s.calls) / elapsed.Seconds()
