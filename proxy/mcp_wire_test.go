@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -244,6 +245,59 @@ func TestMCPUnreadableLists(t *testing.T) {
 		if rec := r.wantRecord(t, "tools/list", "unseen"); rec.Code != "mcp_answer_unread" {
 			t.Errorf("%s: %+v", kind, rec)
 		}
+	}
+}
+
+// A server answers another request with the list that the client waits for: with tools that no rule names.
+func TestMCPListElsewhere(t *testing.T) {
+	const list = `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"delete_repo","inputSchema":{}}]}}`
+	for name, other := range map[string]func(w http.ResponseWriter){
+		"in JSON of unknown length": func(w http.ResponseWriter) { flush(w, list) },
+		"in JSON":                   func(w http.ResponseWriter) { _, _ = io.WriteString(w, list) },
+		"in events": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			flush(w, "data: "+list+"\n\n")
+		},
+		"unread": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "gzip") // which it is not
+			_, _ = io.WriteString(w, list)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun := make(chan struct{})
+			r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				if body, _ := io.ReadAll(req.Body); strings.Contains(string(body), "tools/list") {
+					close(begun)
+					<-req.Context().Done()
+					return
+				}
+				other(w)
+			}, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			var listing sync.WaitGroup
+			listing.Go(func() {
+				_, _ = r.client.Do(r.request(ctx, "POST", "/mcp", //nolint:bodyclose // there is no answer
+					`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, both...))
+			})
+			defer listing.Wait()
+			defer cancel()
+			<-begun
+			resp, err := r.client.Do(r.request(t.Context(), "POST", "/mcp",
+				`{"jsonrpc":"2.0","id":2,"method":"ping"}`, both...))
+			if err == nil {
+				var said []byte
+				said, err = io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				if err == nil {
+					t.Errorf("the client takes %s for whole", said)
+				}
+			}
+			eventually(t, func() bool { return len(r.recorded("ping")) > 0 }, "there is no record")
+			if rec := r.recorded("ping")[0]; rec.Code != "mcp_answer_unread" {
+				t.Errorf("%+v", rec)
+			}
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package body
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 )
@@ -9,7 +10,8 @@ import (
 type Watcher interface {
 	// Write takes a piece. An error ends the body before it.
 	io.Writer
-	// End reports the end of the body: [io.EOF] if it is whole.
+	// End reports the end of the body: [io.EOF] if it is whole. If the Watcher has a method Refused, its error, if any,
+	// ends a whole body, so that no client takes it for whole.
 	End(err error)
 }
 
@@ -30,6 +32,10 @@ func (w *watched) Read(p []byte) (int, error) {
 	}
 	if err != nil {
 		w.by.End(err)
+		//nolint:errorlint // io.Reader's contract
+		if by, may := w.by.(interface{ Refused() error }); may && err == io.EOF {
+			err = cmp.Or(by.Refused(), err)
+		}
 	}
 	return n, err
 }

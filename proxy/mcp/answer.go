@@ -203,7 +203,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 	if a.other && a.cut == nil {
 		a.failure(p)
 	}
-	if a.filters && a.blind && a.cut == nil {
+	if a.blind && a.cut == nil && (a.filters || a.hides() && a.Memory.lists(a.peer)) {
 		a.cut = errList()
 	}
 	if a.cut != nil {
@@ -230,6 +230,9 @@ func (a *Answer) End(err error) {
 	}
 	a.held = nil
 }
+
+// Refused returns why an answer that has ended must not count as whole.
+func (a *Answer) Refused() error { return a.cut }
 
 func (a *Answer) failure(p []byte) {
 	if len(a.held)+len(p) > maxAnswer || !a.Take(len(p)) {

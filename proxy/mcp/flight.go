@@ -158,6 +158,15 @@ func (m *Memory) strayed(peer Peer, id ID, sure bool) (listsTools bool) {
 	return f.list
 }
 
+// lists reports whether a client waits for a list of tools from this origin, and could take an unread one for it.
+func (m *Memory) lists(peer Peer) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.flights, func(f *Flight) bool {
+		return f.list && !f.settled && !f.lost && !f.elsewhere && f.peer.origin() == peer.origin()
+	})
+}
+
 // missed notes an unreadable message, or with goesOn a stream of them. Each may be any question, a list of tools, and a
 // refusal with [byURL] of a request that is open meanwhile.
 func (m *Memory) missed(peer Peer, goesOn bool) {
