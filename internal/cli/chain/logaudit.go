@@ -33,10 +33,10 @@ func LogAudit() *cobra.Command {
 		Example: `  mediator log audit https://log.example.com/prod --policy log-policy.txt
   mediator log audit https://log.example.com/prod --policy log-policy.txt --records march.jsonl.gz --seen checkpoint`,
 		Long: `Reads every entry of a log from public data, and names what is wrong: entries that are backdated, repeated or
-later than their witnesses, posts without an end or a beginning, hours in which the log did not run, or a log that ended
-over --max-age ago. It also names sessions that have no end yet. With --records it names the posts that only the log or only the export has, or that
-differ; mediator verify verifies the records themselves. With --seen, a checkpoint that somebody kept, it names a fork:
-two logs by one key.
+later than their witnesses, posts without an end or a beginning, hours in which the log did not run, or a log that
+ended over --max-age ago. It also names sessions that have no end yet. With --records it names the posts that only the
+log or only the export has, or that differ; mediator verify verifies the records themselves. With --seen, a checkpoint
+that somebody kept, it names a fork: two logs by one key.
 
 Get the policy from the witnesses and not from the operator of the log.`,
 		RunE: func(c *cobra.Command, args []string) error {
