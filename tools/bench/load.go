@@ -40,8 +40,8 @@ type call struct {
 }
 
 var (
-	// A post has a JSON document of 1 KiB.
-	post     = call{method: http.MethodPost, path: "/posts", body: `{"body":"` + strings.Repeat("x", 1013) + `"}`, want: 201}
+	document = `{"body":"` + strings.Repeat("x", 1013) + `"}` // 1 KiB
+	post     = call{method: http.MethodPost, path: "/posts", body: document, want: 201}
 	read     = call{method: http.MethodGet, path: "/read", want: 200}
 	download = call{method: http.MethodGet, path: "/download", want: 200, h2: true}
 	events   = call{method: http.MethodGet, path: "/events", want: 200}

@@ -91,7 +91,7 @@ func (b *stand) startMediator(ctx context.Context, l layer) (t target, err error
 		sidecar += fmt.Sprintf("  - {name: r%d, match: {url: \"https://%s/r%[1]d/{id}\", methods: [PUT]}}\n", i, b.upstream)
 	}
 	if l.log {
-		sidecar += "transparencyLog: {origin: bench.example/log, key: transparency-log-key}\n"
+		sidecar += "transparencyLog: {origin: bench.example/log, key: transparency-log-key, interval: 1s}\n"
 	}
 	if l.without {
 		sidecar = receipts.ReplaceAllString(sidecar, "")

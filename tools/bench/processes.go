@@ -41,9 +41,10 @@ func cpu(pids []int) (used time.Duration) {
 	return used
 }
 
-// settle waits until the target's processes rest, because the mediator hands receipts to the node after its answers.
+// settle waits until the target's processes rest. The mediator hands receipts to the node half a second after its
+// answers, and signs its log each second.
 func (t target) settle(ctx context.Context) {
-	const window = 700 * time.Millisecond
+	const window = 1100 * time.Millisecond
 	for range 10 {
 		if before := cpu(t.pids); !t.later || !sleep(ctx, window) || cpu(t.pids)-before < window/50 {
 			return

@@ -27,8 +27,8 @@ func p99(s sample) float64   { return s.p99 }
 func used(s sample) float64  { return s.cpu }
 func first(s sample) float64 { return s.first }
 
-// over says the median over the rounds of do, which gets a round's figures of the cells: what slows a round slows all of
-// them. Without a round of all of them it says a dash.
+// over says the median over the rounds of do, which gets a round's figures of the cells: what slows a round slows them
+// all. Without a round of them all it says a dash.
 func (r *results) over(format string, of figure, do func(f []float64) float64, names ...string) string {
 	var values []float64
 	for round := range r.o.rounds {
@@ -108,8 +108,9 @@ func (r *results) summary() [][3]string {
 		{"at rest: CPU; system calls a second; PSS",
 			fmt.Sprintf("%.2f %%; %.0f; %.0f MiB", idle.cpu, idle.calls, idle.pss), "all processes"},
 		{"start to ready", fmt.Sprintf("%.0f ms", millis(idle.ready)), ""},
-		{"with a transparency log: CPU of a post, 16 connections", r.ratio(used, "post log 16", "post receipts 16"), "without"},
-		{"with a transparency log: fsyncs of a post", fmt.Sprintf("%.2f", r.syncs[1]),
+		{"with a log, signed each second: CPU of a post, 16 connections",
+			r.ratio(used, "post log 16", "post receipts 16"), "without"},
+		{"with that log: fsyncs of a post", fmt.Sprintf("%.2f", r.syncs[1]),
 			fmt.Sprintf("without %.2f", r.syncs[0])},
 		{"Vault: what it adds to a post, 1 connection", r.over("%.1f times", p50,
 			func(f []float64) float64 { return (f[0] - f[1]) / f[2] }, "post vault 1", "post receipts 1", "post transit 1"),

@@ -55,8 +55,7 @@ func serve(ctx context.Context, s *http.Server, listen func(*http.Server) error)
 	return listen(s)
 }
 
-// serveGoproxy is the yardstick: goproxy's own interception with a tuned transport, and with the upstream's certificate,
-// so that it makes none.
+// serveGoproxy is the yardstick: goproxy's own interception, with a tuned transport and the upstream's certificate.
 func serveGoproxy(ctx context.Context, address, dir string) error {
 	cert, err := tls.LoadX509KeyPair(filepath.Join(dir, "api.pem"), filepath.Join(dir, "api.key"))
 	if err != nil {
