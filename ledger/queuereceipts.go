@@ -23,8 +23,9 @@ type receiptQueue struct {
 	began, failed int           // numbers of the last attempt that began and the last that failed
 }
 
-// AddReceiptLater queues a receipt for AddReceipts, and never waits. An error means that it was not taken; a
-// [*ForkedError] means that none of its session will be. A crash loses queued receipts and leaves their calls open.
+// AddReceiptLater queues a receipt for AddReceipts, and never waits. The next attempt begins at once, because the
+// session's next post needs the receipt. An error means that it was not taken; a [*ForkedError] means that none of its
+// session will be. A crash loses queued receipts and leaves their calls open.
 func (q *Queue) AddReceiptLater(r Receipt) error {
 	if err := r.Check(); err != nil {
 		return err
@@ -41,7 +42,17 @@ func (q *Queue) AddReceiptLater(r Receipt) error {
 	}
 	q.receipts = append(q.receipts, r)
 	q.changed.Broadcast()
+	if q.failure == nil {
+		q.attemptNow()
+	}
 	return nil
+}
+
+func (q *Queue) attemptNow() {
+	select {
+	case q.hurry <- struct{}{}:
+	default: // a signal is pending
+	}
 }
 
 // SettleReceipts waits until the session's receipts are stored, or a later attempt has failed. If the store has failed,
@@ -59,10 +70,7 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 		return !slices.ContainsFunc(q.receipts, func(r Receipt) bool { return r.Session == session && r.Number <= upTo })
 	}
 	if !stored() && q.failure != nil {
-		select {
-		case q.hurry <- struct{}{}:
-		default: // a signal is pending
-		}
+		q.attemptNow()
 	}
 	if err := q.wait(ctx, func() bool { return stored() || q.failed > began }); err != nil {
 		return err
