@@ -107,6 +107,7 @@ var layers = []string{
 	"reputation/internal/limit",
 	"evidence/interaction",
 	"evidence",
+	"botauth",
 	"httpsig",
 	"evidence/internal/codec",
 	"internal/resolver",

@@ -20,6 +20,7 @@ const (
 	PurposeInteraction        = "interaction_receipt"
 	PurposeStatement          = "agent_statement"
 	PurposeAppraiser          = "appraiser"
+	PurposeWebBotAuth         = "web_bot_auth" // signs requests to APIs, and no artifact
 
 	// Purposes of pinned root keys. No certificate can grant them.
 	PurposeSignerCertificate     = "signer_certificate"

@@ -63,7 +63,7 @@ func RolePurposes(role string) []string {
 	switch role {
 	case RoleSidecar:
 		return []string{PurposeRuntimeAttestation, PurposeAgentSession, PurposeRequestProof, PurposeInteraction,
-			PurposeStatement}
+			PurposeStatement, PurposeWebBotAuth}
 	case RoleTrigger:
 		return []string{PurposeTriggerOriginProof, PurposeTriggerReceipt}
 	case RoleControl:

@@ -52,17 +52,26 @@ func (m *Message) value(id httpsfv.Item) (string, error) {
 	if !ok {
 		return "", errors.New("httpsig: a component's name is not a string")
 	}
+	var key *string // of a field's member
 	for _, p := range id.Params.Names() {
-		if v, _ := id.Params.Get(p); p != "req" || v != true {
+		v, _ := id.Params.Get(p)
+		switch text, isText := v.(string); {
+		case p == "key" && isText && !strings.HasPrefix(name, "@"):
+			key = &text
+		case p != "req" || v != true:
 			return "", fmt.Errorf("httpsig: the component %.80q has a parameter that is not known here", name)
-		}
-		if m.Status == 0 || m.Request == nil {
+		case m.Status == 0 || m.Request == nil:
 			return "", fmt.Errorf("httpsig: %.80q is of a request, and none belongs to the message", name)
+		default:
+			m = m.Request
 		}
-		m = m.Request
 	}
 	value, err := m.derived(name)
-	if err == nil && !strings.HasPrefix(name, "@") {
+	switch {
+	case err != nil || strings.HasPrefix(name, "@"):
+	case key != nil:
+		value, err = memberOf(m.Header, name, *key)
+	default:
 		value, err = field(m.Header, name)
 	}
 	if err != nil {
@@ -128,6 +137,26 @@ func field(h http.Header, name string) (string, error) {
 		lines[i] = strings.Trim(line, " \t")
 	}
 	return strings.Join(lines, ", "), nil
+}
+
+// memberOf returns a member of a field that is a dictionary (section 2.1.2).
+func memberOf(h http.Header, name, key string) (string, error) {
+	if _, err := field(h, name); err != nil {
+		return "", err
+	}
+	d, err := dictionary(h, name)
+	if err != nil {
+		return "", err
+	}
+	member, ok := d.Get(key)
+	if !ok {
+		return "", fmt.Errorf("httpsig: the field %.80q has no member %.80q", name, key)
+	}
+	value, err := httpsfv.Marshal(member)
+	if err != nil {
+		return "", fmt.Errorf("httpsig: %w", err)
+	}
+	return value, nil
 }
 
 const paramsLine = `"@signature-params": `

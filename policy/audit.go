@@ -28,6 +28,8 @@ const (
 	MaxRevocationAge = 7 * 24 * time.Hour
 	// MaxReputationAge bounds reputation tokens, as their longest lifetime does.
 	MaxReputationAge = 10 * time.Minute
+	// MaxDirectoryAge bounds how long verifiers cache keys of Web Bot Auth. A rotation waits longer for a new version.
+	MaxDirectoryAge = 2 * time.Minute
 	// maxEnvironments bounds alsoEnvironmentHashes.
 	maxEnvironments = 8
 	// minAge is the shortest age: artifacts count whole seconds.
@@ -95,6 +97,9 @@ func (a *audit) identity(m *Manifest) {
 		`Write version: "`+version1_1+`", or leave the policy out.`)
 	a.when(m.Version == version1_0 && m.AgentStatementPolicy != nil, "agent_statement_version", "version",
 		"A manifest of this version has no agentStatementPolicy, so other verifiers refuse it.",
+		`Write version: "`+version1_1+`", or leave the policy out.`)
+	a.when(m.Version == version1_0 && m.WebBotAuthPolicy != nil, "web_bot_auth_version", "version",
+		"A manifest of this version has no webBotAuthPolicy, so other verifiers refuse it.",
 		`Write version: "`+version1_1+`", or leave the policy out.`)
 	p := m.DeploymentCertificatePolicy
 	a.when(m.DeploymentID != "" && len(p.AllowedDeploymentIDs) > 0 &&

@@ -70,6 +70,7 @@ const (
 	interactionPath = "interactionReceiptPolicy"
 	autonomyPath    = "autonomyPolicy"
 	statementPath   = "agentStatementPolicy"
+	webBotAuthPath  = "webBotAuthPolicy"
 )
 
 func (m *Manifest) runtimeParts() (*RuntimePolicy, *ReceiptPolicy, *OriginPolicy) {
@@ -114,6 +115,10 @@ func (m *Manifest) roles() []role {
 	if p := m.AgentStatementPolicy; p != nil {
 		roles = append(roles, role{"agent_statement", statementPath, "agent's statement", &p.Allowed, &p.KeyCustody,
 			age{p.MaxStatementAgeMs, "maxStatementAgeMs", MaxFresh}})
+	}
+	if p := m.WebBotAuthPolicy; p != nil {
+		roles = append(roles, role{"web_bot_auth", webBotAuthPath, "key directory", &p.Allowed, &p.KeyCustody,
+			age{p.MaxDirectoryAgeMs, "maxDirectoryAgeMs", MaxDirectoryAge}})
 	}
 	return roles
 }

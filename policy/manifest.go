@@ -31,6 +31,8 @@ type Manifest struct {
 	// AgentStatementPolicy, of version 1.1, is for agents that publish signals and disputes. Without it no sidecar
 	// signs for its agent.
 	AgentStatementPolicy *StatementPolicy `json:"agentStatementPolicy,omitempty"`
+	// WebBotAuthPolicy, of version 1.1, is for sidecars that sign requests. Without it none signs.
+	WebBotAuthPolicy *WebBotAuthPolicy `json:"webBotAuthPolicy,omitempty"`
 	// EgressCeiling is what no sidecar's rule and no learning session may exceed. Without it they have no bound.
 	EgressCeiling      []EgressPattern `json:"egressCeiling,omitempty"`
 	MaxChallengeAgeMs  int64           `json:"maxChallengeAgeMs"`
@@ -45,7 +47,7 @@ type EgressPattern struct {
 	Methods []string `json:"methods,omitempty"` // empty: all
 }
 
-// The known versions. Only version1_1 has autonomyPolicy and agentStatementPolicy.
+// The known versions. Only version1_1 has autonomyPolicy, agentStatementPolicy and webBotAuthPolicy.
 const (
 	version1_0 = "1.0"
 	version1_1 = "1.1"
@@ -189,6 +191,14 @@ type StatementPolicy struct {
 	Allowed
 	KeyCustody
 	MaxStatementAgeMs int64 `json:"maxStatementAgeMs"`
+}
+
+// WebBotAuthPolicy is for the keys that sign requests to APIs (Web Bot Auth). The issuers are the directories' origins.
+type WebBotAuthPolicy struct {
+	Allowed
+	KeyCustody
+	// MaxDirectoryAgeMs is how long a verifier may cache the directory. A new version of a key signs only after that.
+	MaxDirectoryAgeMs int64 `json:"maxDirectoryAgeMs"`
 }
 
 // RequestPolicy is for the request proof (seed: requestProofPolicy).

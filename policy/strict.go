@@ -28,6 +28,8 @@ type Strict struct {
 	Interaction  evidence.Expected // of interaction receipts; empty refuses all
 	Autonomy     AutonomyExpected
 	Statement    evidence.Expected // of agents' statements; empty refuses all
+	// WebBotAuth has the directory's age as MaxAge; empty, no request is signed.
+	WebBotAuth evidence.Expected
 
 	EgressCeiling []EgressPattern // empty: none
 
@@ -149,6 +151,9 @@ func (m *Manifest) Strict() (*Strict, error) {
 	if p := m.AgentStatementPolicy; p != nil {
 		s.Statement = p.expected(p.MaxStatementAgeMs, p.KeyCustody)
 	}
+	if p := m.WebBotAuthPolicy; p != nil {
+		s.WebBotAuth = p.expected(p.MaxDirectoryAgeMs, p.KeyCustody)
+	}
 	return s, nil
 }
 
@@ -165,6 +170,7 @@ func (s *Strict) Expected(purpose string) evidence.Expected {
 		evidence.PurposeInteraction:        s.Interaction,
 		evidence.PurposeAppraiser:          s.Autonomy.Expected,
 		evidence.PurposeStatement:          s.Statement,
+		evidence.PurposeWebBotAuth:         s.WebBotAuth,
 	}[purpose]
 }
 

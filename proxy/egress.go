@@ -57,6 +57,9 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	if out, err = c.conversation.sent(out); err != nil {
 		return err
 	}
+	if err := e.Sign.Sign(ctx, out); err != nil {
+		return err
+	}
 	// An upstream may answer before the request's body ends. Without full duplex, net/http would close that body at the
 	// answer's first byte, and the transport would think the request broken. HTTP/2 does not need it.
 	_ = http.NewResponseController(c.w).EnableFullDuplex()

@@ -33,10 +33,15 @@ func (t *posting) forward(ctx context.Context) error {
 	if t.action.TakesPart {
 		out.Header.Set("ActionProof-Capability", t.admission.Capability)
 		out.Header.Set("ActionProof-Request-Proof", t.proof)
+	}
+	if t.action.TakesPart || t.action.Sign != nil {
 		out.Header.Set("Content-Digest", t.contentDigest())
 	}
 	t.permit.Post = true
 	out, err := t.conversation.sent(out)
+	if err == nil {
+		err = t.action.Sign.Sign(ctx, out, "content-digest")
+	}
 	if err != nil {
 		t.unanswered(err)
 	} else {

@@ -21,7 +21,7 @@ var ErrNotCertified = errors.New("no version of the key is certified")
 // concurrent use.
 type Rotation struct {
 	custody.Key
-	settle time.Duration
+	settle atomic.Int64 // a time.Duration
 	now    func() time.Time
 
 	certified atomic.Pointer[map[string]certificate] // by kid
@@ -38,8 +38,13 @@ type certificate struct {
 
 // NewRotation makes a Rotation over key. A version signs once it has been certified for settle.
 func NewRotation(key custody.Key, settle time.Duration, now func() time.Time) *Rotation {
-	return &Rotation{Key: key, settle: settle, now: now, behind: make(map[string]time.Time)}
+	r := &Rotation{Key: key, now: now, behind: make(map[string]time.Time)}
+	r.SettleFor(settle)
+	return r
 }
+
+// SettleFor replaces the settling time.
+func (r *Rotation) SettleFor(d time.Duration) { r.settle.Store(int64(d)) }
 
 // Follow applies the certified versions of trust. The first call's versions need not settle.
 func (r *Rotation) Follow(trust *evidence.Trust) {
@@ -130,7 +135,7 @@ func (r *Rotation) choose(ctx context.Context, versions []custody.Version) (best
 		case !certified:
 		case !evidence.IsAccepted(ctx, v.KeyID()):
 			refused = v.KeyID()
-		case r.now().Sub(c.since) >= r.settle:
+		case r.now().Sub(c.since) >= time.Duration(r.settle.Load()):
 			return v, nil
 		case best.KeyID() == "" || c.since.Before(since):
 			best, since = v, c.since

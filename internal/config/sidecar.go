@@ -250,6 +250,9 @@ type Action struct {
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *Credential `yaml:"credential"`
+	// Sign signs the request (Web Bot Auth): none, web-bot-auth, or web-bot-auth-legacy for verifiers that expect a bare
+	// string in Signature-Agent. Agents' own signatures are always dropped.
+	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
 	// Gate is the gate that verifies the evidence: local (the mediator's own) or api (the API's).
 	Gate string `yaml:"gate" one:"local api"`
 	// API locates the API's own gate; only with `gate: api`.
@@ -277,6 +280,8 @@ type Egress struct {
 	Match Match `yaml:"match" need:"yes"`
 	// Credential replaces the agent's own credential, which passes by default.
 	Credential *Credential `yaml:"credential"`
+	// Sign is as in an action.
+	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
 	// Observe is the API of the models whose calls the sidecar inspects: openai-chat, openai-responses,
 	// openai-embeddings, openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini,
 	// bedrock-converse or ollama-chat. The sidecar checks each request, and records names, figures and times. POST only.

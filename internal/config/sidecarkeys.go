@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 
+	"github.com/actionproof/mediator/botauth"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/intercept"
@@ -21,6 +22,9 @@ type SidecarKeys struct {
 	// AgentStatement signs the documents that agents post to http://mediator.internal/v1/signals and /v1/dispute. Actions
 	// with these URLs need this key, `receipts` and `reputation`. It takes no `lifetime`.
 	AgentStatement *SigningKey `yaml:"agentStatement"`
+	// WebBotAuth signs requests, by rules with `sign`. `issuer` is the https origin that publishes the key, and `lifetime`
+	// how long a signature is valid.
+	WebBotAuth *SigningKey `yaml:"webBotAuth"`
 }
 
 type Receipts struct {
@@ -44,6 +48,10 @@ func (c *Sidecar) checkKeys(f *findings) {
 		if c.Reputation == nil {
 			f.Add("reputation", "is required with keys.agentStatement: agents publish at the node")
 		}
+	}
+	c.checkSigning(f)
+	if k := c.Keys.WebBotAuth; k != nil {
+		keys = append(keys, namedKey{"keys.webBotAuth", *k})
 	}
 	if t := c.TransparencyLog; t != nil {
 		keys = append(keys, namedKey{"transparencyLog", SigningKey{Key: t.Key}})
@@ -80,6 +88,26 @@ func (c *Sidecar) checkKeys(f *findings) {
 				"%q differs from receipts.subject, %q: a session's receipts are about one agent", a.Subject,
 				c.Receipts.Subject)
 		}
+	}
+}
+
+// checkSigning checks the key that signs requests, and the rules that name it.
+func (c *Sidecar) checkSigning(f *findings) {
+	if k := c.Keys.WebBotAuth; k != nil && k.Issuer != "" {
+		if err := botauth.CheckOrigin(k.Issuer); err != nil {
+			f.Add("keys.webBotAuth.issuer", "%v", err)
+		}
+	}
+	check := func(key, sign string) {
+		if sign != "none" && c.Keys.WebBotAuth == nil {
+			f.Add(key+".sign", "needs keys.webBotAuth, the key that signs requests")
+		}
+	}
+	for i, a := range c.Actions {
+		check(fmt.Sprintf("actions[%d]", i), a.Sign)
+	}
+	for i, e := range c.Egress {
+		check(fmt.Sprintf("egress[%d]", i), e.Sign)
 	}
 }
 

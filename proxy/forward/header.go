@@ -30,10 +30,11 @@ func overridden(dashed string) string {
 // contentHeaders say how to read the body, and whose request it is.
 var contentHeaders = []string{"Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Idempotency-Key"}
 
-// protocolHeaders belong to the mediator's own protocol. Agents never speak for it.
+// protocolHeaders belong to the mediator's own protocol, or are its signature (package botauth). Agents never speak for
+// it.
 var protocolHeaders = []string{
 	"Actionproof-Capability", "Actionproof-Request-Proof", "Actionproof-Challenge", "Actionproof-Response",
-	"Actionproof-Caller", "Agent-Statement",
+	"Actionproof-Caller", "Agent-Statement", "Signature", "Signature-Agent", "Signature-Input",
 }
 
 // CheckHeader refuses a header, or a query parameter, that could make an upstream read another call than this one.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/actionproof/mediator/botauth"
 	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/generate"
@@ -38,6 +39,8 @@ type Action struct {
 	Headers []string
 	// Credential replaces the agent's own; nil injects none.
 	Credential *forward.Credential
+	// Sign signs what is sent; nil signs none.
+	Sign *botauth.Signer
 	// MCP names an MCP server's tools, GraphQL names mutations; both nil if the action ignores messages.
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
@@ -56,6 +59,7 @@ type Egress struct {
 	Name       string
 	Match      match.Match
 	Credential *forward.Credential
+	Sign       *botauth.Signer // as an Action's
 	// WebSocket also allows WebSocket handshakes. Their traffic is not inspected.
 	WebSocket bool
 	// MCP names messages to an MCP server, GraphQL names queries; both nil if the rule ignores messages.

@@ -31,8 +31,12 @@ var Roles = []Role{
 	{"reputation", "appraiser", "appraiser-key"},
 }
 
-// Log is the role of the transparency log's key, which no certificate names.
-var Log = Role{"serve", "transparency_log", "transparency-log-key"}
+// Log is the role of the transparency log's key, which no certificate names. BotAuth is that of the key that signs
+// requests: it signs nothing of a record.
+var (
+	Log     = Role{"serve", "transparency_log", "transparency-log-key"}
+	BotAuth = Role{"serve", "web_bot_auth", "web-bot-auth-key"}
+)
 
 // Roots are the security team's roles, for keys that are not kept offline.
 var Roots = []Role{
@@ -60,7 +64,7 @@ func policyFor(purpose, transit string) (policy, error) {
 func policyName(purpose string) string { return "mediator-" + purpose }
 
 func (o Options) roles() []Role {
-	all := slices.Concat(Roles, []Role{Log})
+	all := slices.Concat(Roles, []Role{Log, BotAuth})
 	if o.Roots {
 		all = slices.Concat(all, Roots, []Role{Authority, Reader})
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,6 +30,8 @@ type plane struct {
 	engines  decide.Engines
 	service  daemon.LateHandler // not_ready before the first ruling
 	ruling   *ruling            // nil until Serve; only a reload changes it
+	// directory is ruling's trust, for the directory of Web Bot Auth.
+	directory atomic.Pointer[daemon.TrustFollower]
 }
 
 // ruling holds everything that decisions depend on under one configuration.
@@ -47,6 +50,7 @@ func Plan(c *config.Control) daemon.Plan {
 	return daemon.Plan{
 		File: c.File, Process: c.Process, Manifest: c.Manifest, Policy: c.Rules.Hash(),
 		Key: "internal", Endpoint: c.Internal, Grace: 10 * time.Second, Public: []string{c.Policy},
+		Listens: []daemon.Place{{Key: "webBotAuth", Address: c.WebBotAuth}},
 	}
 }
 
@@ -82,7 +86,7 @@ func (p *plane) Begin(context.Context, *errgroup.Group) (http.Handler, error) {
 }
 
 // Serve implements [daemon.Service].
-func (p *plane) Serve(ctx context.Context, _ *errgroup.Group, first *daemon.Configured[config.Control]) error {
+func (p *plane) Serve(ctx context.Context, group *errgroup.Group, first *daemon.Configured[config.Control]) error {
 	apply, err := p.Next(ctx, first)
 	if err != nil {
 		return err
@@ -91,7 +95,7 @@ func (p *plane) Serve(ctx context.Context, _ *errgroup.Group, first *daemon.Conf
 		return err
 	}
 	p.service.Set(decide.NewServer(&p.engines))
-	return nil
+	return p.publish(ctx, group)
 }
 
 // Next implements [daemon.Service].
@@ -127,5 +131,6 @@ func (p *plane) activate(next *ruling) error {
 		})
 	}
 	p.ruling = next
+	p.directory.Store(next.trust)
 	return nil
 }

@@ -11,6 +11,7 @@
 //	node.go        the parts that use the node
 //	ledger.go      used ids and records
 //	transparency.go  the transparency log
+//	botauth.go     the signatures of requests
 //	ca.go          the interception CA
 //	looker.go      the child that observes processes
 //	plan.go        the files and addresses that the process uses
@@ -32,6 +33,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/actionproof/mediator/botauth"
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
@@ -79,7 +81,9 @@ type sidecar struct {
 	ca           *intercept.CA
 	ledger       *ledger.Watched // below the queue
 	record       *ledger.Queue
-	transparency *transparency // nil without one
+	transparency *transparency              // nil without one
+	botKey       *signer.Rotation           // nil if no request is signed
+	signers      map[string]*botauth.Signer // of requests, by the form that a rule names
 	sessions     *session.Set
 	watch        *observe.Watcher
 	looker       *looker
@@ -124,7 +128,7 @@ func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(p.addObserver(), p.addTransparency()); err != nil {
+	if err := errors.Join(p.addObserver(), p.addTransparency(), p.addBotAuth()); err != nil {
 		return err
 	}
 	p.gateKey, err = GateSecret(c.GateSecret)

@@ -168,6 +168,7 @@ func (p *sidecar) activate(next *snapshot) {
 	watched, next.stop = context.WithCancel(p.life)
 	go next.deployment.watch(watched)
 	p.Trust.Add(next.Trust)
+	p.settleBotAuth(next)
 	if p.transparency != nil {
 		p.transparency.trusted(next.Trust)
 	}
@@ -196,7 +197,7 @@ func (p *sidecar) rules(s *snapshot) (*rules.Rules, error) {
 	actions, egress := slices.Clone(c.ActionRules), slices.Clone(c.EgressRules)
 	for i := range actions {
 		a := &actions[i]
-		a.Credential, a.Gate = s.credentials[a.Name], own
+		a.Credential, a.Gate, a.Sign = s.credentials[a.Name], own, p.signers[c.Actions[i].Sign]
 		api := c.Actions[i].API
 		if api == nil {
 			continue
@@ -211,7 +212,7 @@ func (p *sidecar) rules(s *snapshot) (*rules.Rules, error) {
 		a.Gate, a.TakesPart = client, true
 	}
 	for i := range egress {
-		egress[i].Credential = s.credentials[egress[i].Name]
+		egress[i].Credential, egress[i].Sign = s.credentials[egress[i].Name], p.signers[c.Egress[i].Sign]
 	}
 	return rules.New(actions, egress, s.Config.Denied)
 }
