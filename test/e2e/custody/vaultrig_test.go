@@ -63,7 +63,7 @@ func (v *vaultRig) carryOut(t *testing.T, plan *bootstrap.Plan) {
 
 func (v *vaultRig) config(file string) string {
 	var keys []string
-	for _, r := range append(slices.Clone(bootstrap.Roles), bootstrap.Log) {
+	for _, r := range append(slices.Clone(bootstrap.Roles), bootstrap.Log, bootstrap.BotAuth) {
 		keys = append(keys, r.Key)
 	}
 	return strings.Replace(file, "custody: {type: memory}", fmt.Sprintf(`custody:
