@@ -103,6 +103,7 @@ func whole(t *testing.T) *policy.Manifest {
 	m := gatetest.Example(t)
 	gatetest.Autonomous(m)
 	gatetest.Speaking(m)
+	gatetest.Signing(m)
 	return m
 }
 
@@ -121,7 +122,7 @@ func TestWeakFields(t *testing.T) {
 		codes string // each with @path if the issue is about another field; empty if there is none
 	}{
 		{"version", "2.0", "version_unknown"},
-		{"version", "1.0", "autonomy_version agent_statement_version"},
+		{"version", "1.0", "autonomy_version agent_statement_version web_bot_auth_version"},
 		{"deploymentId", "other", "deployment_id_not_listed@deploymentCertificatePolicy.allowedDeploymentIds"},
 
 		{"grantPolicy.allowedIssuers", list("a", ""), "action_grant_issuers_missing"},
@@ -174,6 +175,8 @@ func TestWeakFields(t *testing.T) {
 		{"requestProofPolicy.allowedKeyCustody", list("file"), "request_proof_key_custody_weak"},
 		{"autonomyPolicy.allowedKeyCustody", list("file"), "autonomy_key_custody_weak"},
 		{"agentStatementPolicy.allowedKeyCustody", list("file"), "agent_statement_key_custody_weak"},
+		{"webBotAuthPolicy.allowedKeyCustody", list("file"), "web_bot_auth_key_custody_weak"},
+		{"webBotAuthPolicy.allowedKeyIds", list("runtime-key"), "key_purpose"},
 
 		{"runtimePolicy.maxAttestationAgeMs", 60_001, "runtime_max_age_over_bound"},
 		{"runtimePolicy.maxAttestationAgeMs", 60_000, ""},
@@ -186,6 +189,7 @@ func TestWeakFields(t *testing.T) {
 		{"requestProofPolicy.maxProofAgeMs", 60_001, "request_proof_max_age_over_bound"},
 		{"autonomyPolicy.maxReputationAgeMs", 600_001, "autonomy_max_age_over_bound"},
 		{"agentStatementPolicy.maxStatementAgeMs", 60_001, "agent_statement_max_age_over_bound"},
+		{"webBotAuthPolicy.maxDirectoryAgeMs", 120_001, "web_bot_auth_max_age_over_bound"},
 		{"deploymentCertificatePolicy.maxCertificateAgeMs", 8 * day, "deployment_certificate_max_age_over_bound"},
 		{"signerCertificatePolicy.maxCertificateAgeMs", 401 * day, "signer_certificate_max_age_over_bound"},
 		{"signerCertificatePolicy.maxRevocationListAgeMs", 7*day + 1, "revocation_list_max_age_over_bound"},
@@ -247,7 +251,8 @@ func TestWeakFields(t *testing.T) {
 	wantIssues(t, m.Audit(), "action_grant_issuers_missing grantPolicy.allowedIssuers",
 		"request_proof_issuers_missing requestProofPolicy.allowedIssuers")
 	for name, edit := range map[string]func(*policy.Manifest){
-		"a reputation": gatetest.Autonomous, "a statement": gatetest.Speaking, "neither": func(*policy.Manifest) {},
+		"a reputation": gatetest.Autonomous, "a statement": gatetest.Speaking, "a signature": gatetest.Signing,
+		"neither": func(*policy.Manifest) {},
 	} {
 		for version, codes := range map[string][]string{
 			"1.1": nil, "1.0": {"autonomy_version version"},
@@ -259,6 +264,8 @@ func TestWeakFields(t *testing.T) {
 				codes = nil
 			case name == "a statement" && codes != nil:
 				codes = []string{"agent_statement_version version"}
+			case name == "a signature" && codes != nil:
+				codes = []string{"web_bot_auth_version version"}
 			}
 			wantIssues(t, m.Audit(), codes...)
 		}

@@ -54,6 +54,9 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	i.Allowed, i.MaxReceiptAgeMs, i.AllowedKeyCustody = allowed("interaction"), 2_014, hardware
 	gatetest.Autonomous(m)
 	gatetest.Speaking(m)
+	gatetest.Signing(m)
+	bot := m.WebBotAuthPolicy
+	bot.Allowed, bot.MaxDirectoryAgeMs, bot.AllowedKeyCustody = allowed("bot"), 2_017, both
 	a, statements := m.AutonomyPolicy, m.AgentStatementPolicy
 	a.Allowed, a.MaxReputationAgeMs, a.AllowedKeyCustody, a.ScoringHash = allowed("autonomy"), 2_015, external, hash("9")
 	a.RequireVerification, a.AllowDegraded = true, true
@@ -96,17 +99,20 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 		Autonomy: policy.AutonomyExpected{Expected: expected("autonomy", 2_015, external), ScoringHash: hash("9"),
 			RequireVerification: true, AllowDegraded: true},
 		Statement:       expected("statement", 2_016, hardware),
+		WebBotAuth:      expected("bot", 2_017, both),
 		MaxChallengeAge: ms(2_011), CapabilityTTL: ms(2_012), MaxCapabilityAge: ms(2_013),
 	})
 
 	check.WantEqual(t, got.Expected(evidence.PurposeStatement), got.Statement)
+	check.WantEqual(t, got.Expected(evidence.PurposeWebBotAuth), got.WebBotAuth)
 
 	// A manifest without receipts, reputations or statements accepts none.
-	m.InteractionReceiptPolicy, m.AutonomyPolicy, m.AgentStatementPolicy = nil, nil, nil
+	m.InteractionReceiptPolicy, m.AutonomyPolicy, m.AgentStatementPolicy, m.WebBotAuthPolicy = nil, nil, nil, nil
 	got, err = m.Strict()
 	check.Must(t, err)
 	check.WantEqual(t, got.Expected(evidence.PurposeInteraction), evidence.Expected{})
 	check.WantEqual(t, got.Expected(evidence.PurposeStatement), evidence.Expected{})
+	check.WantEqual(t, got.Expected(evidence.PurposeWebBotAuth), evidence.Expected{})
 	check.WantEqual(t, got.Autonomy, policy.AutonomyExpected{})
 
 	// The strict answer is the default.

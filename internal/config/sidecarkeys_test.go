@@ -56,3 +56,30 @@ func TestReceipts(t *testing.T) {
 		})
 	}
 }
+
+func TestSigning(t *testing.T) {
+	const (
+		key  = "  webBotAuth: {key: web-bot-auth-key, issuer: \"https://agents.example.com\"}\n"
+		rule = "  - name: signed\n    match: {url: \"https://api.example.org/**\", methods: [GET]}\n    sign: "
+	)
+	for name, tt := range map[string]struct{ keys, rule, want string }{
+		"signed":        {key, rule + "web-bot-auth", ""},
+		"earlier draft": {key, rule + "web-bot-auth-legacy", ""},
+		"not signed":    {"", rule + "none", ""},
+		"no key":        {"", rule + "web-bot-auth", "egress[1].sign: needs keys.webBotAuth"},
+		"another form":  {key, rule + "rfc9421", `egress[1].sign: "rfc9421" is none of`},
+		"no origin": {strings.Replace(key, "https://", "http://", 1), "",
+			`keys.webBotAuth.issuer: "http://agents.example.com" is not an https origin`},
+		"another role's key": {strings.Replace(key, "web-bot-auth-key", "runtime-key", 1), "",
+			"keys.webBotAuth.key: runtime-key is also the key of keys.runtime"},
+	} {
+		_, err := LoadSidecar(write(t, strings.Replace(correctSidecar, "actions:\n", tt.keys+"actions:\n", 1)+tt.rule))
+		if got := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: found %s, want %q", name, got, tt.want)
+		}
+	}
+	text := strings.Replace(correctSidecar, "    action: ", "    sign: web-bot-auth\n    action: ", 1)
+	if _, err := LoadSidecar(write(t, text)); err == nil || !strings.Contains(err.Error(), "actions[0].sign: needs") {
+		t.Errorf("an action: %v", err)
+	}
+}

@@ -23,6 +23,9 @@ func TestForwardRequest(t *testing.T) {
 	r.Header.Set("Connection", "Authorization")
 	r.Header.Set("Expect", "100-continue")
 	r.Header.Set("ActionProof-Capability", "mine")
+	for _, name := range []string{"Signature", "Signature-Input", "Signature-Agent"} {
+		r.Header.Set(name, "mine")
+	}
 	r.Header["Host"] = []string{"b.example"}
 	before := r.Header.Clone()
 	out := Request(r.Context(), r, target, r.Body)

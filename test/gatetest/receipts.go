@@ -54,6 +54,18 @@ func Speaking(m *policy.Manifest) {
 	}
 }
 
+// Signing makes m a manifest of a deployment that signs requests to APIs. It is an edit for [New].
+func Signing(m *policy.Manifest) {
+	m.Version = "1.1"
+	m.WebBotAuthPolicy = &policy.WebBotAuthPolicy{
+		Allowed: policy.Allowed{AllowedIssuers: []string{"https://agents.example.com"},
+			AllowedAudiences: []string{"posting-api"}, AllowedKeyIDs: []string{"web-bot-auth-key"}},
+		KeyCustody: policy.KeyCustody{AllowedKeyCustody: []string{evidence.CustodyExternalMediator},
+			RequireNonExportableKey: true},
+		MaxDirectoryAgeMs: 60_000,
+	}
+}
+
 // speakers are the issuers of statements that the deployment believes.
 func speakers() policy.Allowed {
 	return policy.Allowed{AllowedIssuers: []string{"mediator-speaker"}, AllowedAudiences: []string{"posting-api"},

@@ -22,7 +22,7 @@ func TestLeastPrivilege(t *testing.T) {
 	apply(t, appRoles(dir))
 	server.Mount(t, "kv", "kv", map[string]string{"version": "2"})
 	server.Write(t, "kv/data/credential", map[string]any{"data": map[string]any{"token": "not for signers"}})
-	all := slices.Concat(bootstrap.Roles, bootstrap.Roots, []bootstrap.Role{bootstrap.Log, bootstrap.Authority})
+	all := slices.Concat(bootstrap.Roles, bootstrap.Roots, []bootstrap.Role{bootstrap.Log, bootstrap.BotAuth, bootstrap.Authority})
 	for _, r := range all {
 		t.Run(r.Purpose, func(t *testing.T) {
 			c := login(t, dir, r)
@@ -51,7 +51,7 @@ func TestReader(t *testing.T) {
 	dir := t.TempDir()
 	apply(t, appRoles(dir))
 	c := login(t, dir, bootstrap.Reader)
-	for _, r := range bootstrap.Roles {
+	for _, r := range append(slices.Clone(bootstrap.Roles), bootstrap.BotAuth) {
 		allowed(t, c, http.MethodGet, "transit/keys/"+r.Key, nil)
 		denied(t, c, http.MethodPut, "transit/sign/"+r.Key, map[string]any{"input": "bWVzc2FnZQ=="})
 		for _, want := range forbidden(r.Key) {

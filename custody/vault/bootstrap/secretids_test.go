@@ -15,7 +15,7 @@ func TestSecretIDs(t *testing.T) {
 	server.Reset(t)
 	dir := t.TempDir()
 	o := appRoles(dir)
-	roles := append(slices.Clone(bootstrap.Roles), bootstrap.Log)
+	roles := append(slices.Clone(bootstrap.Roles), bootstrap.Log, bootstrap.BotAuth)
 	count := func(r bootstrap.Role) int {
 		t.Helper()
 		list, err := server.Client(t).Logical().List("auth/approle/role/mediator-" + r.Purpose + "/secret-id")

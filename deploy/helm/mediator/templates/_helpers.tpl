@@ -102,8 +102,8 @@ vault:
   {{- end }}
   keys:
     [origin-proof-key, trigger-receipt-key, policy-decision-key, action-grant-key, runtime-key, session-key,
-     request-proof-key, interaction-receipt-key, agent-statement-key, transparency-log-key, appraiser-key,
-     registry, tls-authority-key]
+     request-proof-key, interaction-receipt-key, agent-statement-key, transparency-log-key, web-bot-auth-key,
+     appraiser-key, registry, tls-authority-key]
   auth:
     kubernetes:
       mount: {{ .Values.custody.vault.mount | quote }}
