@@ -51,7 +51,7 @@ func everyIssue(t *testing.T) []policy.Issue {
 	var all []policy.Issue
 	for _, m := range []*policy.Manifest{
 		{InteractionReceiptPolicy: &policy.InteractionPolicy{}, AutonomyPolicy: &policy.AutonomyPolicy{},
-			AgentStatementPolicy: &policy.StatementPolicy{}},
+			AgentStatementPolicy: &policy.StatementPolicy{}, WebBotAuthPolicy: &policy.WebBotAuthPolicy{}},
 		set(whole(t), "other", "other", 1<<53), set(whole(t), "mac:other*", "", 1),
 		flipped, differing, none, early,
 	} {

@@ -20,8 +20,7 @@ type Control struct {
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
 	// Policy is the path of the policy file with the CEL rules.
 	Policy string `yaml:"policy" is:"path" reload:"yes" need:"yes"`
-	// WebBotAuth is a host:port that publishes the keys of Web Bot Auth over plain HTTP, at
-	// /.well-known/http-message-signatures-directory. A proxy with the origin's certificate goes before it.
+	// WebBotAuth is a host:port that publishes the keys of Web Bot Auth over plain HTTP; a proxy adds TLS.
 	WebBotAuth string `yaml:"webBotAuth" is:"address"`
 
 	// Rules are the rules of Policy.

@@ -250,8 +250,7 @@ type Action struct {
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *Credential `yaml:"credential"`
-	// Sign signs the request (Web Bot Auth): none, web-bot-auth, or web-bot-auth-legacy for verifiers that expect a bare
-	// string in Signature-Agent. Agents' own signatures are always dropped.
+	// Sign signs requests (Web Bot Auth): none, web-bot-auth, or web-bot-auth-legacy for verifiers of earlier drafts.
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
 	// Gate is the gate that verifies the evidence: local (the mediator's own) or api (the API's).
 	Gate string `yaml:"gate" one:"local api"`
