@@ -11,6 +11,9 @@ import (
 	"github.com/actionproof/mediator/gate"
 )
 
+// Secret is the text of every kit's secret.
+const Secret = "a secret of the gate, 32 bytes or more"
+
 // Files writes the parts of an API's gate into a folder.
 func (k *Kit) Files(t testing.TB, dir string) gate.Files {
 	t.Helper()
@@ -23,7 +26,7 @@ func (k *Kit) Files(t testing.TB, dir string) gate.Files {
 	write(t, f.Registry, must(custody.JWK(k.Key(t, evidence.PurposeSignerCertificate)).MarshalJSON())(t))
 	write(t, f.Auditor, must(custody.JWK(k.Key(t, evidence.PurposeDeploymentCertificate)).MarshalJSON())(t))
 	write(t, f.Manifest, []byte(must(k.Manifest.Canonical())(t)))
-	write(t, f.Secret, []byte("a secret of the gate, 32 bytes or more"))
+	write(t, f.Secret, []byte(Secret))
 	k.WriteBundle(t, f.Bundle)
 	return f
 }

@@ -103,7 +103,7 @@ func NewAt(t testing.TB, at time.Time, edits ...func(*policy.Manifest)) *Kit {
 	}
 	k.Strict = must(k.Manifest.Strict())(t)
 	k.makeRoles(t)
-	k.Secret = must(evidence.NewSecret([]byte("a secret of the gate, 32 bytes or more")))(t)
+	k.Secret = must(evidence.NewSecret([]byte(Secret)))(t)
 	for _, purpose := range Roles {
 		k.Certificates[purpose] = k.certificate(t, purpose)
 	}
