@@ -1,0 +1,76 @@
+// Texts, bytes and hashes. All cryptography here and elsewhere is WebCrypto's.
+
+export type Bytes = Uint8Array<ArrayBuffer>;
+
+const encoder = new TextEncoder();
+
+export const utf8 = (text: string): Bytes => encoder.encode(text);
+/** The length of a text in bytes. */
+export const sizeOf = (text: string): number => utf8(text).length;
+
+/** The text of UTF-8, or nothing if it is not UTF-8. A byte order mark stays. */
+export function textOf(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The lowercase hexadecimal SHA-256. */
+export async function hash(of: string | Uint8Array): Promise<string> {
+  const bytes = typeof of === 'string' ? utf8(of) : of;
+  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes as Bytes)));
+}
+
+const hex = (bytes: Uint8Array): string => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
+
+/** The hash of a token covers its header and payload as sent, without the signature. */
+export const tokenHash = (token: string): Promise<string> => hash(token.slice(0, Math.max(0, token.lastIndexOf('.'))));
+
+export const isHash = (text: unknown): boolean => typeof text === 'string' && /^[0-9a-f]{64}$/.test(text);
+
+const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+const VALUES = new Map(Array.from(ALPHABET, (c, i) => [c.charCodeAt(0), i]));
+
+/** Unpadded base64url. */
+export function toBase64url(bytes: Uint8Array): string {
+  let out = '';
+  for (let i = 0; i < bytes.length; i += 3) {
+    const group = (bytes[i]! << 16) | ((bytes[i + 1] ?? 0) << 8) | (bytes[i + 2] ?? 0);
+    const digits = Math.min(4, bytes.length - i + 1);
+    for (let d = 0; d < digits; d++) out += ALPHABET[(group >> (18 - 6 * d)) & 63];
+  }
+  return out;
+}
+
+/** The bytes of unpadded base64url without line breaks or stray bits, or nothing. */
+export function fromBase64url(text: string): Bytes | undefined {
+  const out = new Uint8Array(Math.floor((text.length * 3) / 4));
+  let bits = 0;
+  let held = 0;
+  let at = 0;
+  for (let i = 0; i < text.length; i++) {
+    const value = VALUES.get(text.charCodeAt(i));
+    if (value === undefined) return undefined;
+    held = ((held << 6) | value) & 0xffff;
+    bits += 6;
+    if (bits >= 8) {
+      bits -= 8;
+      out[at++] = (held >> bits) & 0xff;
+    }
+  }
+  return bits < 6 && (held & ((1 << bits) - 1)) === 0 ? out : undefined;
+}
+
+export const equal = (a: Uint8Array, b: Uint8Array): boolean => a.length === b.length && a.every((v, i) => v === b[i]);
+
+/** Compares texts in a time that depends on their lengths alone. */
+export function sameSecret(a: string, b: string): boolean {
+  let differs = a.length ^ b.length;
+  for (let i = 0; i < a.length; i++) differs |= a.charCodeAt(i) ^ (b.charCodeAt(i) || 0);
+  return differs === 0;
+}
+
+/** A random identifier of 128 bits. */
+export const newId = (): string => toBase64url(crypto.getRandomValues(new Uint8Array(16)));

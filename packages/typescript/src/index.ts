@@ -1,0 +1,4 @@
+export { Gate, type Challenge, type Files, type GateOptions, type Post, type Request, type Route, type Status, type Verdict }
+  from './gate.js';
+export { Refusal } from './refusal.js';
+export { POSTGRES_TABLE, memoryStore, postgresStore, redisStore, type Key, type Queries, type Store } from './stores.js';
