@@ -22,7 +22,7 @@ const emptyBundle = {
 const emptyBinding = { action: '', contentHash: '', nonce: '', resource: '', subject: '' };
 
 /** The texts of the files that an API trusts. docs/api-owners.md says where they come from. */
-export interface Files { registry: string; auditor: string; manifest: string; bundle: string; secret: string }
+export interface Files { registry: string; auditor: string; manifest: string; bundle: string; secret: string | Uint8Array }
 
 export interface GateOptions {
   /** Issuer and audience of the API's challenges and capabilities. */
@@ -83,18 +83,18 @@ const UNAVAILABLE = ['internal', 'trust_stale'];
 function failed(error: unknown, absent = false): Verdict {
   const code = codeOf(error);
   const v: Verdict = {
-    status: UNAVAILABLE.includes(code) ? 'unavailable' : absent ? 'absent' : 'refused', code,
+    status: UNAVAILABLE.includes(code) ? 'unavailable' : absent && code === 'proof_missing' ? 'absent' : 'refused', code,
     detail: error instanceof Error ? error.message : String(error), consume: () => Promise.resolve(v),
   };
   return v;
 }
 
 /** The gate's own secret, by which its tokens are authenticated. */
-class Secret {
+export class Secret {
   private constructor(private readonly key: CryptoKey, readonly id: string) {}
 
-  static async of(text: string): Promise<Secret> {
-    const bytes = utf8(text.replace(/\r?\n$/, ''));
+  static async of(text: string | Uint8Array): Promise<Secret> {
+    const bytes = typeof text === 'string' ? utf8(text.replace(/\r?\n$/, '')) : new Uint8Array(text);
     refuseIf(bytes.length < 32, 'config_malformed', 'the secret has fewer than 32 bytes');
     const key = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']);
     const mac = new Uint8Array(await crypto.subtle.sign('HMAC', key, utf8('kid')));

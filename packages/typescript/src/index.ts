@@ -2,3 +2,5 @@ export { Gate, type Challenge, type Files, type GateOptions, type Post, type Req
   from './gate.js';
 export { Refusal } from './refusal.js';
 export { POSTGRES_TABLE, memoryStore, postgresStore, redisStore, type Key, type Queries, type Store } from './stores.js';
+export { endpoints, express, hono, nodeEndpoint, problemOf, protectFetch, respond, type FetchHandler, type Protect }
+  from './adapters.js';

@@ -17,11 +17,11 @@ const all = (type: 'b' | 's' | 'l' | 'i', names: string): Shape =>
   Object.fromEntries(names.split(' ').map((name) => [name, type]));
 
 // The controls that must be true; those that must be false.
-const REQUIRED = 'proofRequiredForPost deploymentCertificateRequired agentSessionReceiptRequiredForPost ' +
+export const REQUIRED = 'proofRequiredForPost deploymentCertificateRequired agentSessionReceiptRequiredForPost ' +
   'requestProofRequiredForPost accessTokenSenderConstrained signerCustodyCertificatesRequired ' +
   'policyDecisionRequiredForPost grantRequiresPolicyDecision consumeVerification consumeCapability ' +
   'atomicConsumptionWithPost';
-const DENIED = 'bearerTokenAloneCanPost directUserPostingAllowed agentSessionSignerAccessibleToAgent ' +
+export const DENIED = 'bearerTokenAloneCanPost directUserPostingAllowed agentSessionSignerAccessibleToAgent ' +
   'agentSessionSignerAccessibleToUsers agentSessionAcceptsHumanPrompts agentSessionAllowsHumanOperators ' +
   'agentSessionAllowsUserShellAccess agentEnvironmentAccessibleToUsers agentSessionCanBeMintedByRuntimeSigner ' +
   'requestProofSignerAccessibleToAgent requestProofSignerAccessibleToUsers requestProofCanBeMintedByRuntimeSigner ' +

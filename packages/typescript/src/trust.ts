@@ -88,6 +88,7 @@ export class Trust {
       refuseIf(!ROOTS.includes(root.purpose) || t.roots.has(root.kid) || t.pins(root.x), 'trust_malformed',
         `the root ${root.kid} is pinned twice, or for another purpose than a root's`);
       checkKey(root.x);
+      if (root.pub) checkSecondKey(root.pub);
       t.roots.set(root.kid, { ...root, key: await importKey(root.x) });
     }
     refuseIf(certificates.length > MAX_CERTIFICATES, 'trust_malformed', 'the trust bundle holds too many certificates');
@@ -244,6 +245,12 @@ export function checkKey(x: Uint8Array): void {
     'an Ed25519 public key is malformed, not reduced or of small order');
 }
 
+/** Refuses bytes that are not an ML-DSA-65 key, or a key for which anyone can sign: one without a t1. */
+function checkSecondKey(pub: Uint8Array): void {
+  refuseIf(pub.length !== 1952 || !pub.subarray(32).some((b) => b !== 0), 'trust_malformed',
+    'an ML-DSA-65 public key is malformed');
+}
+
 /** Reads a root's JWK, or the JWK Set of its Ed25519 and ML-DSA-65 keys (trust_malformed). */
 export function parseRoot(text: string, purpose: string): Root {
   const bad = (): never => refuse('trust_malformed', 'a root must be a public Ed25519 JWK, or a set with its ML-DSA-65 key');
@@ -264,7 +271,6 @@ export function parseRoot(text: string, purpose: string): Root {
   checkKey(key);
   if (!second) return { kid: kid as string, purpose, x: key };
   const pub = bytes(second.pub);
-  if (second.kty !== 'AKP' || second.alg !== 'ML-DSA-65' || second.kid !== kid || pub.length !== 1952 ||
-    !pub.subarray(32).some((b) => b !== 0)) bad();
+  if (second.kty !== 'AKP' || second.alg !== 'ML-DSA-65' || second.kid !== kid) bad();
   return { kid: kid as string, purpose, x: key, pub };
 }
