@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Go: curl, git, gh, gdb, strace, shells, PostgreSQL, promtool, Python's requests and httpx from Debian, Node's undici and the SDKs
+# Installs what the tests need besides Go: curl, git, gh, gdb, strace, shells, PostgreSQL, Redis, promtool, Python's requests and httpx from Debian, Node's undici and the SDKs
 # from the npm registry. It does nothing where all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -26,6 +26,7 @@ want softhsm2        'command -v softhsm2-util && test -e /usr/lib/softhsm/libso
 want opensc          'command -v pkcs11-tool'
 want nodejs          'command -v node'
 want npm             'command -v npm'
+want redis-server    'command -v redis-server'
 want nftables        'test -x /usr/sbin/nft'
 want iproute2        'command -v ip || test -x /usr/sbin/ip'
 want prometheus      'command -v promtool' # checks the alert rules
@@ -57,6 +58,14 @@ if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
 	touch node_modules/.ok
 fi
 cd ../../../..
+
+# What packages/typescript is built and tested with; it has no dependencies itself.
+cd packages/typescript
+if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
+	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
+	touch node_modules/.ok
+fi
+cd ../..
 
 # A real Vault server, which the tests of Vault custody start, and two of its plugins: see test/vaultserver/README.md.
 build() {
