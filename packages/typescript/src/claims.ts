@@ -33,7 +33,9 @@ const flags: Shape = {
   agentEnvironmentUserAccessible: 'b', humanOperatorPresent: 'b', humanPromptPresent: 'b', userShellAccess: 'b',
 };
 const texts = <T extends Type>(type: T, ...names: string[]): Shape => Object.fromEntries(names.map((n) => [n, type]));
-const within = (text: unknown, most: number) => typeof text === 'string' && text !== '' && sizeOf(text) <= most;
+const within = (text: unknown, most: number) => typeof text === 'string' && text !== '' && isUpTo(text, most);
+/** Whether a text has at most so many bytes: a UTF-16 code unit takes one to three. */
+const isUpTo = (text: string, most: number) => text.length * 3 <= most || (text.length <= most && sizeOf(text) <= most);
 
 const SHORT = 600;
 const LONG = 400 * 24 * 3600;
@@ -167,7 +169,7 @@ const isEmpty = (v: Json) => v === '' || v === 0 || v === false || v === null ||
 function is(type: Type, value: Json, loosely: boolean): boolean {
   if (Array.isArray(type)) return Array.isArray(value) && value.every((item) => fits(type[0], item, loosely));
   switch (type) {
-    case 't': return isText(value, loosely) && (loosely || (value !== '' && sizeOf(value as string) <= 2048));
+    case 't': return isText(value, loosely) && (loosely || within(value, 2048));
     case 'h': return isText(value, loosely) && (loosely || isHash(value));
     case 's': return isText(value, loosely);
     case 'b': return typeof value === 'boolean';

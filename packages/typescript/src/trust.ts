@@ -101,6 +101,13 @@ export class Trust {
     return t;
   }
 
+  /** When the revocation list ends, in Unix seconds. */
+  get until(): number {
+    const list = this.revocations?.claims;
+    const age = this.policy.maxRevocationAge || this.policy.maxAge;
+    return list ? Math.min(list.exp, list.iat + age) : this.policy.maxRevocationAge > 0 ? 0 : Infinity;
+  }
+
   private pins(x: Bytes): boolean {
     return [...this.roots.values()].some((root) => equal(root.x, x));
   }
