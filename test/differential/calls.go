@@ -31,7 +31,8 @@ var members = []struct{ name, purpose string }{
 }
 
 // bodies have canonical forms.
-var bodies = []string{gatetest.Content, `{}`, `{"b":1.5,"a":[1e3,-0,"\u00e9\ud83d\ude00"],"\ufb33":null}`, ``, `[1,2,3]`}
+var bodies = []string{gatetest.Content, `{}`, `{"b":1.5,"a":[1e3,-0,"\u00e9\ud83d\ude00"],"\ufb33":null}`, ``,
+	`[1,2,3]`}
 
 // asked is a request to the verify endpoint.
 type asked struct {
@@ -118,8 +119,9 @@ func (m *maker) post() {
 		case 3:
 			m.fault += " url"
 			r.URL = one(m, "/posts?", "/posts?a=1", "/posts/", "/post%73", "/posts%2F", "/posts?_method=PUT",
-				"/posts?%5Fmethod=x", "/posts?method=delete", "/posts?method=POST", "/posts?a;_httpMethod=1", "/posts?.method=GET",
-				"/posts?$httpMethod=x", "/posts?+_method=PUT", "/posts?_method%00x=PUT", "/po\"sts", "/posts/é", "/posts/%c3%a9",
+				"/posts?%5Fmethod=x", "/posts?method=delete", "/posts?method=POST", "/posts?a;_httpMethod=1",
+				"/posts?.method=GET", "/posts?$httpMethod=x", "/posts?+_method=PUT", "/posts?_method%00x=PUT",
+				"/po\"sts", "/posts/é", "/posts/%c3%a9",
 				"/posts/[1]", "/posts/a|b", "/posts?a|b", "/posts/(a)!*'", "//posts", "/./posts", "/posts/%zz", "/posts;v=1")
 		case 4:
 			m.headers(&r)
@@ -143,7 +145,8 @@ func (m *maker) post() {
 
 // plain returns a header's value that every server reads alike, or else.
 func plain(value, otherwise string) string {
-	if strings.Trim(value, " ") != value || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }) {
+	odd := func(c rune) bool { return c < ' ' || c > '~' }
+	if strings.Trim(value, " ") != value || strings.ContainsFunc(value, odd) {
 		return otherwise
 	}
 	return value
@@ -168,13 +171,17 @@ func (m *maker) headers(r *Request) {
 	case 4:
 		r.Headers[0][1] = one(m, "application/json; charset=utf-8", "application/json;charset=\"UTF-8\"",
 			"application/json; charset=latin1", "application/vnd.api+json", "text/json", "APPLICATION/JSON",
-			"application/json; a", "application/json;", "application/json; a=1; a=2", "application/json; charset=utf-8; x=\"a;b\"",
-			"text/plain", "application", "application/json, text/plain", "application/json; charset*=utf-8''utf-8", "+json",
-			"/json", "application/json; =x", "application/json ; x=1", "application/json; x=\"\\\"\"", "application/json; x=\"a")
+			"application/json; a", "application/json;", "application/json; a=1; a=2",
+			"application/json; charset=utf-8; x=\"a;b\"", "text/plain", "application", "application/json, text/plain",
+			"application/json; charset*=utf-8''utf-8", "+json",
+			"/json", "application/json; =x", "application/json ; x=1", "application/json; x=\"\\\"\"",
+			"application/json; x=\"a")
 	case 5:
-		r.Headers = append(r.Headers, one(m, [2]string{"Content-Encoding", "identity"}, [2]string{"Content-Encoding", "gzip"},
-			[2]string{"Content-Encoding", ""}, [2]string{"X-HTTP-Method-Override", "PUT"}, [2]string{"x_method_override", "PUT"},
-			[2]string{"X-HTTP-Method", ""}, [2]string{"X-Other", "1"}, [2]string{"CONTENT-TYPE", "application/json"}))
+		r.Headers = append(r.Headers, one(m, [2]string{"Content-Encoding", "identity"},
+			[2]string{"Content-Encoding", "gzip"}, [2]string{"Content-Encoding", ""},
+			[2]string{"X-HTTP-Method-Override", "PUT"}, [2]string{"x_method_override", "PUT"},
+			[2]string{"X-HTTP-Method", ""}, [2]string{"X-Other", "1"},
+			[2]string{"CONTENT-TYPE", "application/json"}))
 	case 6:
 		r.Headers[1][1] = of.capability
 	case 7:

@@ -1,9 +1,9 @@
 // Package differential makes chains of evidence with faults, and records how this implementation judges them, so that
 // the packages in other languages can be held to the same verdicts.
 //
-// [Write] writes JSON lines. A line with trust replaces the files and the configuration of an API's gate for the lines
-// after it, unless its status says that the gate refuses them. A line with a request holds a call at a time: of the
-// verify endpoint if its url is [VerifyPath], and otherwise of the protected route.
+// [Write] writes JSON lines. A line with trust replaces the files and the configuration of an API's gate for the
+// lines after it, unless its status says that the gate refuses them. A line with a request holds a call at a time: of
+// the verify endpoint if its url is [VerifyPath], and otherwise of the protected route.
 package differential
 
 import (

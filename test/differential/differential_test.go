@@ -46,8 +46,8 @@ func TestWrite(t *testing.T) {
 		codes[l.Code]++
 	}
 	t.Logf("%d requests: %v, %v", judged, statuses, codes)
-	if judged < *requests*9/10 || statuses["verified"] < judged/20 || statuses["refused"] < judged/2 || len(codes) < 10 ||
-		codes["internal"] > 0 {
+	if judged < *requests*9/10 || statuses["verified"] < judged/20 || statuses["refused"] < judged/2 ||
+		len(codes) < 10 || codes["internal"] > 0 {
 		t.Errorf("%d requests: %v, %v", judged, statuses, codes)
 	}
 }

@@ -65,7 +65,8 @@ func open(f Trust) (*judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := gate.New(gate.Options{Challenges: issuer, Secret: secret, Issuer: f.Name, Verifier: verifier, Strict: strict})
+	g, err := gate.New(gate.Options{Challenges: issuer, Secret: secret, Issuer: f.Name, Verifier: verifier,
+		Strict: strict})
 	if err != nil {
 		return nil, err
 	}

@@ -205,7 +205,8 @@ func (m *maker) text(s string) string {
 	case 1:
 		return replace(`":`, one(m, `" :`, `": `, `":null,"x":`, `":[]`, `":0`, `":-0,"y":`, `":1e400,"z":`))
 	case 2:
-		return replace("e", one(m, `\u0065`, `\u00e9`, `\ud800`, `\ud83d\ude00`, `\udc00\ud800`, `\u0000`, `\e`, `\u12`, `\U0065`))
+		return replace("e", one(m, `\u0065`, `\u00e9`, `\ud800`, `\ud83d\ude00`, `\udc00\ud800`, `\u0000`, `\e`,
+			`\u12`, `\U0065`))
 	case 3:
 		return replace(`{"`, one(m, `{"action":"x","`, `{"iss":"x","`, `{"":1,"`, `{"subject":"x","subject":"y","`, `{,"`))
 	case 4:
@@ -215,7 +216,8 @@ func (m *maker) text(s string) string {
 	case 6:
 		return s[:at]
 	case 7:
-		return replace("}", one(m, `,}`, `,"x":1}`, `,"x":01}`, `,"x":1.}`, `,"x":+1}`, `,"x":.5}`, `,"x":NaN}`, `,"x":1E+2}`,
+		return replace("}", one(m, `,}`, `,"x":1}`, `,"x":01}`, `,"x":1.}`, `,"x":+1}`, `,"x":.5}`, `,"x":NaN}`,
+			`,"x":1E+2}`,
 			`,"x":9007199254740993}`, `,"x":1e23}`, `,"x":0.1e-400}`, `,"x":0e-999}`, `,"x":tru}`))
 	case 8:
 		depth := one(m, 98, 99, 100, 101, 200)
@@ -265,7 +267,8 @@ func (m *maker) header(h string) string {
 		of := append(gatetest.Roles, evidence.PurposeSignerCertificate, evidence.PurposeDeploymentCertificate)
 		id := m.kit.Key(m.t, one(m, of...)).KeyID()
 		return one(m, id, id, evidence.KeyName(id), evidence.KeyName(id)+":v0", evidence.KeyName(id)+":v2",
-			evidence.KeyName(id)+":v01", evidence.KeyName(id)+":v99999999999", m.kit.Secret.KeyID(), "", strings.Repeat("k", 257))
+			evidence.KeyName(id)+":v01", evidence.KeyName(id)+":v99999999999", m.kit.Secret.KeyID(), "",
+			strings.Repeat("k", 257))
 	}
 	var old struct{ Kid string }
 	check.Must(m.t, json.Unmarshal([]byte(h), &old))
@@ -287,7 +290,8 @@ func (m *maker) signature(s []byte) []byte {
 	switch m.rnd.IntN(4) {
 	case 0:
 		if len(s) == 64 {
-			order, _ := new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
+			const l = "7237005577332262213973186563042994240857116359379907606001950938285454250989"
+			order, _ := new(big.Int).SetString(l, 10)
 			half := slices.Clone(s[32:])
 			slices.Reverse(half)
 			if order.Add(order, new(big.Int).SetBytes(half)); order.BitLen() <= 256 {

@@ -30,7 +30,8 @@ func (m *maker) deployment() {
 		},
 		func(p *policy.Manifest) {
 			p.GrantPolicy.AllowedKeyIDs = []string{p.GrantPolicy.AllowedKeyIDs[0] + ":v1"}
-			p.RuntimePolicy.TriggerReceiptPolicy.OriginProofPolicy.RequiredEvidenceHash = evidence.HashBytes([]byte("delivery"))
+			origin := &p.RuntimePolicy.TriggerReceiptPolicy.OriginProofPolicy
+			origin.RequiredEvidenceHash = evidence.HashBytes([]byte("delivery"))
 		},
 		gatetest.Autonomous,
 	}
@@ -89,7 +90,8 @@ func (m *maker) roots(f *Trust) {
 	key := m.kit.Key(m.t, evidence.PurposeSignerCertificate).Public()
 	x := evidence.EncodePublicKey(key)
 	with := func(x string) string { return strings.Replace(f.Registry, evidence.EncodePublicKey(key), x, 1) }
-	f.Registry = one(m, f.Auditor, "{}", "", strings.Replace(f.Registry, "registry", "auditor", 1), with(x[1:]), with(""),
+	f.Registry = one(m, f.Auditor, "{}", "", strings.Replace(f.Registry, "registry", "auditor", 1), with(x[1:]),
+		with(""),
 		with(strings.Repeat("A", 43)), with("7f"+strings.Repeat("_", 39)+"38"), with("AQ"+strings.Repeat("A", 41)),
 		strings.Replace(f.Registry, "OKP", "EC", 1), strings.Replace(f.Registry, "Ed25519", "X25519", 1),
 		strings.Replace(f.Registry, `"kid"`, `"kit"`, 1))
@@ -156,8 +158,8 @@ func (m *maker) revoke(b *evidence.Bundle) {
 func (m *maker) anyID(b *evidence.Bundle) string {
 	of := one(m, m.chains...)
 	e := of.admit.Envelope
-	token := one(m, append([]string{e.ChallengeToken, e.OriginProof, e.TriggerReceipt, e.PolicyDecision, e.Grant, e.Attestation,
-		e.SessionReceipt, e.DeploymentCertificate, of.capability, of.proof}, b.Certificates...)...)
+	token := one(m, append([]string{e.ChallengeToken, e.OriginProof, e.TriggerReceipt, e.PolicyDecision, e.Grant,
+		e.Attestation, e.SessionReceipt, e.DeploymentCertificate, of.capability, of.proof}, b.Certificates...)...)
 	_, payload, _, _ := parts(token)
 	var c struct{ Jti string }
 	check.Must(m.t, json.Unmarshal([]byte(payload), &c))

@@ -1,4 +1,4 @@
-// Adapters for servers. Each takes the raw body before any parser, judges, and either refuses or passes the request on.
+// Adapters for servers. Each takes the raw body before any parser, judges, and refuses the request or passes it on.
 import type { Bytes } from './bytes.js';
 import type { Gate, Route, Verdict } from './gate.js';
 import { codeOf } from './refusal.js';
@@ -18,21 +18,26 @@ export interface Protect extends Route {
 // HTTP statuses of codes; all others are 403.
 const STATUS: Record<string, number> = {
   proof_missing: 401, query_malformed: 400, content_malformed: 422, content_incomplete: 400, request_malformed: 400,
-  override_refused: 400, replayed: 409, content_too_large: 413, config_malformed: 500, internal: 500, trust_stale: 503,
+  override_refused: 400, replayed: 409, content_too_large: 413, config_malformed: 500, internal: 500,
+  trust_stale: 503,
 };
 
 /** The problem of a verdict: only a fault of this server's own setup is named to the caller. */
 export const refusalOf = ({ code, detail }: Verdict) => problemOf(code, detail === PARSED ? detail : undefined);
 
-/** An answer to send: a problem document (RFC 9457). */
-export function problemOf(code: string, sentence?: string): { status: number; headers: Record<string, string>; body: string } {
+/** An answer to send. */
+export interface Answer { status: number; headers: Record<string, string>; body: string }
+
+/** The problem document (RFC 9457) of a code. */
+export function problemOf(code: string, sentence?: string): Answer {
   const status = STATUS[code] ?? 403;
   const headers: Record<string, string> = { 'content-type': 'application/problem+json', 'cache-control': 'no-store' };
   if (code === 'proof_missing') headers['www-authenticate'] = 'ActionProof';
   const type = `https://github.com/actionproof/mediator/blob/main/docs/errors.md#${code}`;
   const title = `The evidence of this post is not accepted: ${code}`;
   const detail = sentence ?? title;
-  return { status, headers, body: `${JSON.stringify({ type, title, status, detail, code, step: 'gate', remedy: '' })}\n` };
+  return { status, headers,
+    body: `${JSON.stringify({ type, title, status, detail, code, step: 'gate', remedy: '' })}\n` };
 }
 
 /** A verdict for a request whose body could not be had. */
@@ -44,15 +49,19 @@ function unread(code: string, detail: string): Verdict {
 const PARSED = 'a body parser ran before this middleware, so the hash of the body cannot be known: ' +
   'mount the middleware before it, or give the parser no route that is protected';
 
-/** Judges a request whose body is read here. The caller sends the problem of a verdict that is returned as refused. */
+/**
+ * Judges a request whose body is read here. The caller sends the problem of a verdict that is returned as refused.
+ */
 async function judged(gate: Gate, p: Protect, method: string, url: string, headers: HeadersLike,
   body: () => Promise<Bytes | Verdict>): Promise<{ verdict: Verdict; pass: boolean; rawBody: Bytes }> {
-  const rawBody = await body().catch((): Verdict => unread('content_incomplete', 'the body ended early or could not be read'));
+  const rawBody = await body().catch((): Verdict => unread('content_incomplete',
+    'the body ended early or could not be read'));
   let verdict = rawBody instanceof Uint8Array ? await gate.verify({ method, url, headers, rawBody }, p) : rawBody;
   if (verdict.status === 'verified' && p.mode === 'enforce' && !p.consumeInHandler) verdict = await verdict.consume();
   if (verdict.status !== 'verified') p.onRefused?.(verdict);
   const read = rawBody instanceof Uint8Array;
-  return { verdict, pass: read && (verdict.status === 'verified' || p.mode === 'observe'), rawBody: read ? rawBody : new Uint8Array() };
+  return { verdict, pass: read && (verdict.status === 'verified' || p.mode === 'observe'),
+    rawBody: read ? rawBody : new Uint8Array() };
 }
 
 /** Reads at most limit bytes of a web stream. */
@@ -76,13 +85,15 @@ function joined(chunks: Uint8Array[], size: number): Bytes {
 export type FetchHandler = (request: globalThis.Request, verdict: Verdict) => Response | Promise<Response>;
 
 /** Protects a handler of web requests. The handler gets the request with its body unread. */
-export function protectFetch(gate: Gate, p: Protect, handler: FetchHandler): (request: globalThis.Request) => Promise<Response> {
+export function protectFetch(gate: Gate, p: Protect, handler: FetchHandler):
+  (request: globalThis.Request) => Promise<Response> {
   return async (request) => {
     const { verdict, pass, rawBody } = await judged(gate, p, request.method, request.url, request.headers, async () =>
       request.bodyUsed ? unread('config_malformed', PARSED) : bytesOf(request.body, p.maxBody ?? 1 << 20));
     if (!pass) return webProblem(verdict);
     const { method, headers, signal, url } = request;
-    const again = new Request(url, { method, headers, signal, ...(['GET', 'HEAD'].includes(method) ? {} : { body: rawBody }) });
+    const body = ['GET', 'HEAD'].includes(method) ? {} : { body: rawBody };
+    const again = new Request(url, { method, headers, signal, ...body });
     return handler(again, verdict);
   };
 }
@@ -130,17 +141,20 @@ export interface NodeResponse {
 }
 
 /** Judges a request of Node. Its body is read from stream. */
-export async function judgeNode(gate: Gate, p: Protect, request: NodeRequest, stream: AsyncIterable<Uint8Array> = request) {
+export async function judgeNode(gate: Gate, p: Protect, request: NodeRequest,
+  stream: AsyncIterable<Uint8Array> = request) {
   const raw = request.rawHeaders;
   const headers = Array.from({ length: raw.length / 2 }, (_, i): [string, string] => [raw[2 * i]!, raw[2 * i + 1]!]);
   const limit = p.maxBody ?? 1 << 20;
-  const out = await judged(gate, p, request.method ?? '', request.originalUrl ?? request.url ?? '', headers, async () => {
+  const url = request.originalUrl ?? request.url ?? '';
+  const out = await judged(gate, p, request.method ?? '', url, headers, async () => {
     if (request.readableDidRead) return unread('config_malformed', PARSED);
     const chunks: Uint8Array[] = [];
     let size = 0;
     for await (const chunk of stream) if ((size += chunk.length) <= limit) chunks.push(chunk);
     if (size > limit) return unread('content_too_large', `the body is larger than ${limit} bytes`);
-    if (request.rawTrailers.length > 0) return unread('request_malformed', 'the request has trailers, which no hash covers');
+    if (request.rawTrailers.length > 0) return unread('request_malformed',
+      'the request has trailers, which no hash covers');
     return joined(chunks, size);
   });
   request.rawBody = out.rawBody;
@@ -149,8 +163,8 @@ export async function judgeNode(gate: Gate, p: Protect, request: NodeRequest, st
 }
 
 /**
- * Middleware for Express 5 and other servers of Node: req.actionproof is the verdict, req.rawBody the bytes, and req.body
- * the JSON, or the bytes with raw. Parsers after it leave the body alone.
+ * Middleware for Express 5 and other servers of Node: req.actionproof is the verdict, req.rawBody the bytes, and
+ * req.body the JSON, or the bytes with raw. Parsers after it leave the body alone.
  */
 export function express(gate: Gate, p: Protect) {
   return async (request: NodeRequest, response: NodeResponse, next: (error?: unknown) => void): Promise<void> => {
@@ -170,19 +184,23 @@ function bodyOf(raw: Uint8Array, p: Protect): unknown {
   }
 }
 
-function send(response: NodeResponse, { status, headers, body }: ReturnType<typeof problemOf>): void {
+function send(response: NodeResponse, { status, headers, body }: Answer): void {
   response.statusCode = status;
   for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   response.end(body);
 }
 
+/** What a mediator calls at an API. */
+export type Endpoint = 'challenge' | 'verify';
+
 /**
- * The two endpoints that a mediator calls: POST challenge and POST verify. Neither authenticates callers: limit the rate.
- * For other servers than those of web requests, see respond.
+ * The two endpoints that a mediator calls: POST challenge and POST verify. Neither authenticates callers: limit the
+ * rate. For other servers than those of web requests, see respond.
  */
-export function endpoints(gate: Gate): Record<'challenge' | 'verify', (request: globalThis.Request) => Promise<Response>> {
-  const handle = (which: 'challenge' | 'verify') => async (request: globalThis.Request) => {
-    const body = await bytesOf(request.body, 256 * 1024).catch(() => unread('query_malformed', 'the request broke off'));
+export function endpoints(gate: Gate): Record<Endpoint, (request: globalThis.Request) => Promise<Response>> {
+  const handle = (which: Endpoint) => async (request: globalThis.Request) => {
+    const body = await bytesOf(request.body, 256 * 1024).catch(() => unread('query_malformed',
+      'the request broke off'));
     const { status, headers, body: text } = body instanceof Uint8Array ? await respond(gate, which, body)
       : problemOf('query_malformed');
     return new Response(text, { status, headers });
@@ -191,7 +209,7 @@ export function endpoints(gate: Gate): Record<'challenge' | 'verify', (request: 
 }
 
 /** What to answer to a body that was posted to one of the two endpoints. */
-export async function respond(gate: Gate, which: 'challenge' | 'verify', body: string | Uint8Array) {
+export async function respond(gate: Gate, which: Endpoint, body: string | Uint8Array) {
   try {
     const headers = { 'content-type': 'application/json', 'cache-control': 'no-store' };
     if (which === 'challenge') return { status: 200, headers, body: JSON.stringify(await gate.challenge(body)) };
@@ -203,7 +221,7 @@ export async function respond(gate: Gate, which: 'challenge' | 'verify', body: s
 }
 
 /** A handler of Node's requests, as in Express and node:http, for one of the two endpoints. */
-export function nodeEndpoint(gate: Gate, which: 'challenge' | 'verify') {
+export function nodeEndpoint(gate: Gate, which: Endpoint) {
   return async (request: NodeRequest, response: NodeResponse): Promise<void> => {
     const chunks: Uint8Array[] = [];
     let size = 0;

@@ -26,7 +26,8 @@ export async function hash(of: string | Uint8Array): Promise<string> {
 const hex = (bytes: Uint8Array): string => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 
 /** The hash of a token covers its header and payload as sent, without the signature. */
-export const tokenHash = (token: string): Promise<string> => hash(token.slice(0, Math.max(0, token.lastIndexOf('.'))));
+export const tokenHash = (token: string): Promise<string> =>
+  hash(token.slice(0, Math.max(0, token.lastIndexOf('.'))));
 
 export const isHash = (text: unknown): boolean => typeof text === 'string' && /^[0-9a-f]{64}$/.test(text);
 
@@ -63,7 +64,8 @@ export function fromBase64url(text: string): Bytes | undefined {
   return bits < 6 && (held & ((1 << bits) - 1)) === 0 ? out : undefined;
 }
 
-export const equal = (a: Uint8Array, b: Uint8Array): boolean => a.length === b.length && a.every((v, i) => v === b[i]);
+export const equal = (a: Uint8Array, b: Uint8Array): boolean =>
+  a.length === b.length && a.every((v, i) => v === b[i]);
 
 /** Compares texts in a time that depends on their lengths alone. */
 export function sameSecret(a: string, b: string): boolean {

@@ -9,7 +9,8 @@ import { nameAmong } from './trust.js';
 /** The form of an envelope, with empty values. */
 export const emptyEnvelope = {
   attestation: '', challengeToken: '', deploymentCertificate: '', grant: '', originProof: '', policyDecision: '',
-  response: { answers: { '*': '' } as Record<string, string>, challengeId: '' }, sessionReceipt: '', triggerReceipt: '',
+  response: { answers: { '*': '' } as Record<string, string>, challengeId: '' }, sessionReceipt: '',
+  triggerReceipt: '',
 };
 export type Envelope = typeof emptyEnvelope;
 
@@ -90,7 +91,8 @@ async function verifyWork(g: Openers, { challengeToken, response }: Envelope, as
 }
 
 export function checkTrigger(s: Strict, o: Claims, r: Claims, proofHash: string, bound: string): void {
-  same('artifacts_mismatch', 'trigger', [o.bindingHash, bound], [r.bindingHash, bound], [r.originProofHash, proofHash],
+  same('artifacts_mismatch', 'trigger', [o.bindingHash, bound], [r.bindingHash, bound],
+    [r.originProofHash, proofHash],
     [r.eventId, o.eventId], [r.payloadHash, o.payloadHash], [r.kind, o.kind], [r.source, o.source]);
   refuseIf(r.humanInitiated, 'human_involved', 'the trigger receipt says that a human requested the event');
   refuseIf(![KINDS, s.origin.kinds, s.receipt.kinds].every((list) => list.includes(o.kind)) ||
@@ -98,7 +100,8 @@ export function checkTrigger(s: Strict, o: Claims, r: Claims, proofHash: string,
     ![METHODS, s.origin.methods].every((list) => list.includes(o.verificationMethod)), 'not_allowed',
     'the policy does not allow the kind, source or verification method of the trigger');
   for (const [pin, got] of [
-    [s.receipt.payloadHash, r.payloadHash], [s.receipt.bindingHash, r.bindingHash], [s.origin.payloadHash, o.payloadHash],
+    [s.receipt.payloadHash, r.payloadHash], [s.receipt.bindingHash, r.bindingHash],
+    [s.origin.payloadHash, o.payloadHash],
     [s.origin.bindingHash, o.bindingHash], [s.origin.evidenceHash, o.evidenceHash],
   ]) refuseIf(pin && pin !== got, 'not_allowed', 'the trigger lacks a hash that the manifest requires');
 }
@@ -126,7 +129,8 @@ export function checkGrant(work: Claims, d: Claims, decisionHash: string, g: Cla
     [g.runtimeIds, d.runtimeId], [g.triggerEventIds, d.triggerEventId], [g.triggerSources, d.triggerSource],
     [g.originVerificationMethods, d.originVerificationMethod], [g.originEvidenceIds, d.originEvidenceId],
     [g.originEvidenceHashes, d.originEvidenceHash],
-  ] as [string[], string][]).map(([list, want]): [boolean, boolean] => [list.includes(want), true]), [g.subject, b.subject]);
+  ] as [string[], string][]).map(([list, want]): [boolean, boolean] => [list.includes(want), true]),
+  [g.subject, b.subject]);
   same('pin_mismatch', 'action grant', [g.policyHash, d.policyHash], [g.environmentHash, d.environmentHash]);
 }
 
@@ -148,7 +152,8 @@ export const attended = (c: Claims): boolean =>
 export function checkSession(s: Strict, work: Claims, r: Claims, attestation: Claims, c: Claims): void {
   refuseIf(attended(c), 'human_involved', 'the session receipt says that a human could take part in the run');
   refuseIf(s.session.denied.includes(c.inputKind) || !s.session.inputKinds.includes(c.inputKind) ||
-    !nameAmong(s.session.ids, c.runtimeId), 'not_allowed', 'the policy does not allow the input or runtime of the session');
+    !nameAmong(s.session.ids, c.runtimeId), 'not_allowed',
+      'the policy does not allow the input or runtime of the session');
   same('artifacts_mismatch', 'agent session receipt', [c.runtimeId, attestation.runtimeId], [c.challengeId, work.jti],
     [c.bindingHash, work.bindingHash], [c.eventId, r.eventId], [c.inputKind, r.kind], [c.inputSource, r.source]);
   same('pin_mismatch', 'agent session receipt', [c.policyHash, s.session.policyHash],

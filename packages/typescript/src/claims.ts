@@ -35,7 +35,8 @@ const flags: Shape = {
 const texts = <T extends Type>(type: T, ...names: string[]): Shape => Object.fromEntries(names.map((n) => [n, type]));
 const within = (text: unknown, most: number) => typeof text === 'string' && text !== '' && isUpTo(text, most);
 /** Whether a text has at most so many bytes: a UTF-16 code unit takes one to three. */
-const isUpTo = (text: string, most: number) => text.length * 3 <= most || (text.length <= most && sizeOf(text) <= most);
+const isUpTo = (text: string, most: number) =>
+  text.length * 3 <= most || (text.length <= most && sizeOf(text) <= most);
 
 const SHORT = 600;
 const LONG = 400 * 24 * 3600;
@@ -56,8 +57,8 @@ export const triggerReceipt = kind('trigger-receipt', 'trigger_receipt', {
 export const policyDecision = kind('policy-decision', 'policy_decision', {
   ...key, ...texts('h', 'bindingHash', 'contentHash', 'environmentHash', 'originEvidenceHash', 'policyHash',
     'reputationHash?'), humanInitiated: 'b',
-  ...texts('t', 'action', 'challengeId', 'decision', 'originEvidenceId', 'originVerificationMethod', 'resource', 'rule',
-    'runtimeId', 'subject', 'triggerEventId', 'triggerKind', 'triggerSource'),
+  ...texts('t', 'action', 'challengeId', 'decision', 'originEvidenceId', 'originVerificationMethod', 'resource',
+    'rule',     'runtimeId', 'subject', 'triggerEventId', 'triggerKind', 'triggerSource'),
 });
 export const actionGrant = kind('action-grant', 'action_grant', {
   ...key, ...texts('h', 'environmentHash', 'policyHash'), subject: 't',
@@ -191,7 +192,7 @@ export function parse(token: string, alg: string, typ: string, limit: number): P
   const bad = (): never => refuse('artifact_malformed', `the ${typ} is not a compact JWS in its one spelling`);
   const parts = token.split('.');
   if (token.length > limit || parts.length !== 3) bad();
-  const [head, payload, signature] = parts.map((part) => fromBase64url(part) ?? bad()) as [Uint8Array, Uint8Array, Uint8Array];
+  const [head = bad(), payload = bad(), signature = bad()] = parts.map((part) => fromBase64url(part) ?? bad());
   const text = textOf(head) ?? bad();
   let kid: unknown;
   try {

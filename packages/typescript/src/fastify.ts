@@ -16,7 +16,7 @@ interface FastifyReply {
  * parsers get the verified bytes.
  */
 export function fastify(gate: Gate, p: Protect) {
-  return async (request: FastifyRequest, reply: FastifyReply, payload: AsyncIterable<Uint8Array>): Promise<unknown> => {
+  return async (request: FastifyRequest, reply: FastifyReply, payload: AsyncIterable<Uint8Array>) => {
     const { verdict, pass, rawBody } = await judgeNode(gate, p, request.raw, payload);
     if (!pass) {
       const { status, headers, body } = refusalOf(verdict);

@@ -22,7 +22,13 @@ const emptyBundle = {
 const emptyBinding = { action: '', contentHash: '', nonce: '', resource: '', subject: '' };
 
 /** The texts of the files that an API trusts. docs/api-owners.md says where they come from. */
-export interface Files { registry: string; auditor: string; manifest: string; bundle: string; secret: string | Uint8Array }
+export interface Files {
+  registry: string;
+  auditor: string;
+  manifest: string;
+  bundle: string;
+  secret: string | Uint8Array;
+}
 
 export interface GateOptions {
   /** Issuer and audience of the API's challenges and capabilities. */
@@ -74,7 +80,9 @@ export interface Verdict {
   /** For your log alone. */
   detail: string;
   post?: Post;
-  /** Uses the evidence up, in the given store or the gate's. Only a verdict that is still verified permits the post. */
+  /**
+   * Uses the evidence up, in the given store or the gate's. Only a verdict that is still verified permits the post.
+   */
   consume(store?: Store): Promise<Verdict>;
 }
 
@@ -83,7 +91,8 @@ const UNAVAILABLE = ['internal', 'trust_stale'];
 function failed(error: unknown, absent = false): Verdict {
   const code = codeOf(error);
   const v: Verdict = {
-    status: UNAVAILABLE.includes(code) ? 'unavailable' : absent && code === 'proof_missing' ? 'absent' : 'refused', code,
+    code,
+    status: UNAVAILABLE.includes(code) ? 'unavailable' : absent && code === 'proof_missing' ? 'absent' : 'refused',
     detail: error instanceof Error ? error.message : String(error), consume: () => Promise.resolve(v),
   };
   return v;
@@ -114,14 +123,22 @@ export class Secret {
 
 /** A challenge as an API gives it out. */
 export interface Challenge {
-  id: string; difficulty: string; instructions: string; binding: a.Binding; tasks: unknown[]; token: string; expiresAt: number;
+  id: string;
+  difficulty: string;
+  instructions: string;
+  binding: a.Binding;
+  tasks: unknown[];
+  token: string;
+  /** Unix seconds. */
+  expiresAt: number;
 }
 
 /** The gate of one API. Its methods that return a verdict never throw. */
 export class Gate {
   private fresh = 0;
 
-  private constructor(private readonly secret: Secret, private readonly options: GateOptions, private readonly pinned: Files,
+  private constructor(private readonly secret: Secret, private readonly options: GateOptions,
+    private readonly pinned: Files,
     private strict: Strict, private trust: Trust) {}
 
   /** Reads the files. It throws a Refusal for a weak manifest, and for a bundle without a root's signature. */
@@ -147,7 +164,8 @@ export class Gate {
   private clock() {
     const age = this.millis() - this.fresh;
     const most = this.options.maxStale ?? 600_000;
-    refuseIf(age > most && this.options.maxStale !== Infinity, 'trust_stale', 'the trust was not read again for too long');
+    refuseIf(age > most && this.options.maxStale !== Infinity, 'trust_stale',
+      'the trust was not read again for too long');
     return { now: this.millis() / 1000, skew: SKEW };
   }
 
@@ -157,7 +175,8 @@ export class Gate {
       `the ${kind.typ} was not issued by this verifier, or was altered`);
     const claims = await a.decode(kind, p.payload);
     const { name } = this.options;
-    admits({ issuers: [name], audiences: [name], keyIds: [this.secret.id], maxAge }, kind.typ, p.kid, claims, {}, this.clock());
+    admits({ issuers: [name], audiences: [name], keyIds: [this.secret.id], maxAge }, kind.typ, p.kid, claims, {},
+      this.clock());
     return claims;
   }
 
@@ -168,7 +187,8 @@ export class Gate {
     const at = this.clock();
     const { trust, deployment: d } = this;
     if (d && kind === a.deploymentCertificate && d.token === token && d.trust === trust && at.now >= d.from &&
-      at.now < d.opened.claims.exp && at.now < d.opened.claims.iat + want.maxAge && at.now < trust.until) return d.opened;
+      at.now < d.opened.claims.exp && at.now < d.opened.claims.iat + want.maxAge &&
+        at.now < trust.until) return d.opened;
     try {
       const opened = await trust.open(kind, token, want, at);
       if (kind === a.deploymentCertificate) this.deployment = { token, trust, from: at.now, opened };
@@ -188,13 +208,16 @@ export class Gate {
     const { task, answer } = makeTask();
     const salt = newId();
     const claims = {
-      answers: [{ hash: await hash([salt, id, task.id, await hash(answer)].join('\0')), id: task.id, kind: task.kind, salt }],
+      answers: [{ hash: await hash([salt, id, task.id, await hash(answer)].join('\0')), id: task.id, kind: task.kind,
+        salt }],
       aud: this.options.name, binding, bindingHash: await a.bindingHash(binding), difficulty: 'standard',
-      exp: iat + CHALLENGE_LIFETIME, iat, iss: this.options.name, jti: id, tasksHash: await hash(canonical([task] as never)),
+      exp: iat + CHALLENGE_LIFETIME, iat, iss: this.options.name, jti: id,
+        tasksHash: await hash(canonical([task] as never)),
     };
     return {
       id, difficulty: 'standard', binding, tasks: [task], expiresAt: claims.exp,
-      instructions: 'Solve every task as its own instructions say. Respond with the id of this challenge and one answer for each task.',
+      instructions: 'Solve every task as its own instructions say. Respond with the id of this challenge and one ' +
+        'answer for each task.',
       token: await this.secret.sign(a.challengeToken, claims),
     };
   }
@@ -203,15 +226,19 @@ export class Gate {
   async admit(request: string | Uint8Array): Promise<Verdict & { answer?: Record<string, unknown> }> {
     try {
       const form = { assurance: false, binding: emptyBinding, envelope: emptyEnvelope };
-      const asked = document(request, form as never, MAX_REQUEST, 'query_malformed') as typeof form & { envelope: Envelope };
+      const asked = document(request, form as never, MAX_REQUEST,
+        'query_malformed') as typeof form & { envelope: Envelope };
       const { nonce: _, ...binding } = asked.binding;
-      const c = await verifyChain({ strict: this.strict, open: this.open, own: (...of) => this.own(...of) }, asked.envelope, binding);
+      const c = await verifyChain({ strict: this.strict, open: this.open, own: (...of) => this.own(...of) },
+        asked.envelope, binding);
       const iat = Math.floor(this.clock().now);
       const claims = {
         aud: this.options.name, binding: c.work.binding, challengeId: c.work.jti, decisionId: c.decision.jti,
-        exp: Math.floor(this.clock().now + this.strict.capabilityTtl), grantId: c.grant.jti, iat, iss: this.options.name,
+        exp: Math.floor(this.clock().now + this.strict.capabilityTtl), grantId: c.grant.jti, iat,
+          iss: this.options.name,
         jti: newId(), runtime: {
-          attestationId: c.attestation.jti, environmentHash: c.attestation.environmentHash, issuedAt: c.attestation.iat,
+          attestationId: c.attestation.jti, environmentHash: c.attestation.environmentHash,
+            issuedAt: c.attestation.iat,
           issuer: c.attestation.iss, keyId: c.attestedBy, policyHash: c.attestation.policyHash,
           runtimeId: c.attestation.runtimeId, trigger: c.attestation.trigger,
         }, session: {
@@ -223,12 +250,14 @@ export class Gate {
       };
       const used = await this.verified(postOf(claims), [
         keyOf('challenge', c.work), keyOf('origin_proof', c.origin), keyOf('trigger_receipt', c.receipt),
-        keyOf('policy_decision', c.decision), keyOf('action_grant', c.grant), keyOf('runtime_attestation', c.attestation),
+        keyOf('policy_decision', c.decision), keyOf('action_grant', c.grant),
+        keyOf('runtime_attestation', c.attestation),
         keyOf('session_receipt', c.session),
       ]).consume();
       if (used.status !== 'verified') return used;
       return { ...used, answer: {
-        capability: await this.secret.sign(a.capability, claims), capabilityId: claims.jti, bindingHash: c.work.bindingHash,
+        capability: await this.secret.sign(a.capability, claims), capabilityId: claims.jti,
+          bindingHash: c.work.bindingHash,
         expiresAt: claims.exp,
       } };
     } catch (error) {
@@ -236,7 +265,10 @@ export class Gate {
     }
   }
 
-  /** Judges a request to a protected route. It uses nothing up: call consume before, or in the transaction of, the post. */
+  /**
+   * Judges a request to a protected route. It uses nothing up: call consume before, or in the transaction of, the
+   * post.
+   */
   async verify(request: Request, route: Route): Promise<Verdict> {
     let absent = false;
     try {
@@ -246,9 +278,11 @@ export class Gate {
       checkOverrides(request.method, query ?? '', headers);
       const [token, proof] = [headers.once(CAPABILITY), headers.once(REQUEST_PROOF)];
       absent = false;
-      refuseIf(headers.all('authorization').length > 1, 'proof_access_token', 'the request has two Authorization headers');
+      refuseIf(headers.all('authorization').length > 1, 'proof_access_token',
+        'the request has two Authorization headers');
       if (!route.raw) checkJSON(headers);
-      refuseIf(headers.all('trailer').length > 0, 'request_malformed', 'the request has trailers, which no hash covers');
+      refuseIf(headers.all('trailer').length > 0, 'request_malformed',
+        'the request has trailers, which no hash covers');
       const before = route.publicURL ? targetOf(route.publicURL).path.replace(/\/$/, '') : '';
       const binding = {
         subject: route.subject, action: route.action,
@@ -287,7 +321,8 @@ export class Gate {
     refuseIf(!s.issuers.includes(r.issuer) || !keyAmong(s.keyIds, r.keyId) ||
       !nameAmong(s.ids.length ? s.ids : session.ids, r.runtimeId) || !s.kinds.includes(r.trigger.kind) ||
       !receipt.sources.includes(r.trigger.source) || r.policyHash !== s.policyHash ||
-      !s.environments.includes(r.environmentHash), 'not_allowed', 'the policy does not allow the run behind the capability');
+      !s.environments.includes(r.environmentHash), 'not_allowed',
+        'the policy does not allow the run behind the capability');
     const age = this.clock().now - r.issuedAt;
     refuseIf(age > s.maxAge + SKEW || age < -SKEW, 'expired', 'the attestation behind the capability is too old');
   }

@@ -1,11 +1,12 @@
-// For an API's own tests: a deployment with keys of its own, which mints valid chains and broken ones. Nothing that it
-// makes is good at a gate with other roots.
+// For an API's own tests: a deployment with keys of its own, which mints valid chains and broken ones. Nothing that
+// it makes is good at a gate with other roots.
 import { type Bytes, hash, newId, tokenHash, toBase64url, utf8 } from './bytes.js';
 import * as a from './claims.js';
 import type { Claims } from './claims.js';
 import { type Files, type Gate, Secret } from './gate.js';
 import { type Json, canonical, strictJSON } from './json.js';
 import { DENIED, KINDS, REQUIRED } from './manifest.js';
+import type { Task } from './task.js';
 
 /** A change of an artifact before it is signed, by the artifact's typ, such as 'request-proof+jwt'. */
 export type Changes = Record<string, (claims: Claims) => void>;
@@ -23,7 +24,8 @@ interface Signer { kid: string; issuer: string; audience: string; pair: CryptoKe
 // The signers: purpose, member of the manifest, issuer, audience.
 const ROLES: [purpose: string, issuer: string, audience: string][] = [
   ['trigger_origin_proof', 'source-verifier', 'trigger'], ['trigger_receipt', 'trigger', 'runtime'],
-  ['policy_decision', 'policy', 'api'], ['action_grant', 'authorization', 'api'], ['runtime_attestation', 'runtime', 'api'],
+  ['policy_decision', 'policy', 'api'], ['action_grant', 'authorization', 'api'],
+  ['runtime_attestation', 'runtime', 'api'],
   ['agent_session', 'session-controller', 'api'], ['request_proof', 'request-mediator', 'api'],
   ['signer_certificate', 'registry', 'api'], ['deployment_certificate', 'auditor', 'api'],
 ];
@@ -32,8 +34,10 @@ const DAY = 86_400;
 
 /** Makes a deployment for a gate of this name, whose routes have this subject and action. */
 export class Kit {
-  private constructor(readonly files: Files, private readonly signers: Map<string, Signer>, private readonly secret: Secret,
-    private readonly deployment: string, private readonly policyHash: string, private readonly environmentHash: string,
+  private constructor(readonly files: Files, private readonly signers: Map<string, Signer>,
+    private readonly secret: Secret,
+    private readonly deployment: string, private readonly policyHash: string,
+      private readonly environmentHash: string,
     private readonly of: Required<KitOptions>) {}
 
   static async make(options: KitOptions): Promise<Kit> {
@@ -50,7 +54,8 @@ export class Kit {
     for (const [purpose] of ROLES.slice(0, 7)) {
       const { kid, issuer, pair } = signers.get(purpose)!;
       const x = await rawOf(pair);
-      certificates.push(await sign(signers.get('signer_certificate')!, a.signerCertificate.typ, registered('registry', 'api', at, 30 * DAY, {
+      certificates.push(await sign(signers.get('signer_certificate')!, a.signerCertificate.typ,
+        registered('registry', 'api', at, 30 * DAY, {
         accessibleToAgent: false, accessibleToUsers: false, keyCustody: 'external_mediator', keyExportable: false,
         purposes: [purpose], subjectIssuer: issuer, subjectKeyId: kid, subjectPublicKey: toBase64url(x),
         subjectPublicKeyHash: await hash(x),
@@ -68,7 +73,8 @@ export class Kit {
     const secret = newId() + newId();
     const files: Files = {
       registry: await jwk('signer_certificate'), auditor: await jwk('deployment_certificate'),
-      manifest: canonical(manifest as Json), bundle: JSON.stringify({ certificates, deploymentCertificate: deployment }), secret,
+      manifest: canonical(manifest as Json), secret,
+      bundle: JSON.stringify({ certificates, deploymentCertificate: deployment }),
     };
     return new Kit(files, signers, await Secret.of(secret), deployment, policyHash, environmentHash, of);
   }
@@ -80,17 +86,21 @@ export class Kit {
     const at = Math.floor(this.of.now() / 1000);
     const capability = registered(this.of.name, this.of.name, at, 15, {
       binding, challengeId: newId(), decisionId: newId(), grantId: newId(), runtime: {
-        attestationId: newId(), environmentHash: this.environmentHash, issuedAt: at, issuer: 'runtime', keyId: 'runtime-key:v1',
-        policyHash: this.policyHash, runtimeId: 'worker-1', trigger: { id: 'evt_1', kind: 'source_event', source: 'hooks' },
+        attestationId: newId(), environmentHash: this.environmentHash, issuedAt: at, issuer: 'runtime',
+          keyId: 'runtime-key:v1',
+        policyHash: this.policyHash, runtimeId: 'worker-1',
+        trigger: { id: 'evt_1', kind: 'source_event', source: 'hooks' },
       }, session: {
-        agentEnvironmentUserAccessible: false, humanOperatorPresent: false, humanPromptPresent: false, inputKind: 'source_event',
+        agentEnvironmentUserAccessible: false, humanOperatorPresent: false, humanPromptPresent: false,
+          inputKind: 'source_event',
         receiptId: newId(), sessionId: 'ses_1', userShellAccess: false,
       }, verificationConsumed: true,
     });
     changes[a.capability.typ]?.(capability);
     const proof = await this.artifact('request_proof', a.requestProof, changes, {
       accessTokenHash: await hash(authorization), action: binding.action, bindingHash: await a.bindingHash(binding),
-      capabilityId: capability.jti, contentHash: binding.contentHash, resource: binding.resource, subject: binding.subject,
+      capabilityId: capability.jti, contentHash: binding.contentHash, resource: binding.resource,
+        subject: binding.subject,
     });
     return {
       ...(!this.of.raw && { 'content-type': 'application/json' }), ...(authorization && { authorization }),
@@ -109,7 +119,7 @@ export class Kit {
     const asked = await this.binding(o);
     const { binding: b, id, tasks, token } = await gate.challenge(JSON.stringify(asked));
     const answers: Record<string, string> = {};
-    for (const t of tasks as { id: string; input: Parameters<typeof run>[0] }[]) answers[t.id] = await hash(run(t.input));
+    for (const t of tasks as Task[]) answers[t.id] = await hash(run(t.input));
     const bindingHash = await a.bindingHash(b);
     const event = { eventId: 'evt_1', kind: 'source_event', source: 'hooks' };
     const payloadHash = await hash('payload');
@@ -117,21 +127,26 @@ export class Kit {
     const made = (purpose: string, kind: a.Kind, claims: Claims) => this.artifact(purpose, kind, changes, claims);
     const pins = { policyHash: this.policyHash, environmentHash: this.environmentHash };
     const originProof = await made('trigger_origin_proof', a.originProof, {
-      ...event, bindingHash, payloadHash, evidenceHash: evidence.hash, evidenceId: evidence.id, verificationMethod: evidence.method,
+      ...event, bindingHash, payloadHash, evidenceHash: evidence.hash, evidenceId: evidence.id,
+        verificationMethod: evidence.method,
     });
     const triggerReceipt = await made('trigger_receipt', a.triggerReceipt, {
       ...event, bindingHash, payloadHash, humanInitiated: false, originProofHash: await tokenHash(originProof),
     });
     const decisionId = newId();
     const policyDecision = await made('policy_decision', a.policyDecision, {
-      ...pins, ...asked, jti: decisionId, bindingHash, challengeId: id, decision: 'allow', humanInitiated: false, rule: 'kit',
+      ...pins, ...asked, jti: decisionId, bindingHash, challengeId: id, decision: 'allow', humanInitiated: false,
+        rule: 'kit',
       runtimeId: 'worker-1', originEvidenceHash: evidence.hash, originEvidenceId: evidence.id,
-      originVerificationMethod: evidence.method, triggerEventId: event.eventId, triggerKind: event.kind, triggerSource: event.source,
+      originVerificationMethod: evidence.method, triggerEventId: event.eventId, triggerKind: event.kind,
+        triggerSource: event.source,
     });
     const grant = await made('action_grant', a.actionGrant, {
       ...pins, actions: [b.action], bindingHashes: [bindingHash], contentHashes: [b.contentHash],
-      originEvidenceHashes: [evidence.hash], originEvidenceIds: [evidence.id], originVerificationMethods: [evidence.method],
-      policyDecisionHashes: [await tokenHash(policyDecision)], policyDecisionIds: [decisionId], resources: [b.resource],
+      originEvidenceHashes: [evidence.hash], originEvidenceIds: [evidence.id],
+        originVerificationMethods: [evidence.method],
+      policyDecisionHashes: [await tokenHash(policyDecision)], policyDecisionIds: [decisionId],
+        resources: [b.resource],
       runtimeIds: ['worker-1'], subject: b.subject, triggerEventIds: [event.eventId], triggerSources: [event.source],
     });
     const attestation = await made('runtime_attestation', a.runtimeAttestation, {
@@ -145,7 +160,8 @@ export class Kit {
       runtimeId: 'worker-1', sessionId: 'ses_1', transcriptHash: await hash(''), userShellAccess: false,
     });
     return JSON.stringify({ binding: asked, envelope: {
-      challengeToken: token, response: { challengeId: id, answers }, originProof, triggerReceipt, policyDecision, grant,
+      challengeToken: token, response: { challengeId: id, answers }, originProof, triggerReceipt, policyDecision,
+        grant,
       attestation, sessionReceipt, deploymentCertificate: this.deployment,
     } });
   }
@@ -171,10 +187,12 @@ export interface KitOptions {
 const registered = (iss: string, aud: string, iat: number, lifetime: number, claims: Claims): Claims =>
   ({ jti: newId(), ...claims, iss, aud, iat, exp: iat + lifetime });
 
-const rawOf = async (pair: CryptoKeyPair): Promise<Bytes> => new Uint8Array(await crypto.subtle.exportKey('raw', pair.publicKey));
+const rawOf = async (pair: CryptoKeyPair): Promise<Bytes> =>
+  new Uint8Array(await crypto.subtle.exportKey('raw', pair.publicKey));
 
 async function sign({ kid, pair }: Signer, typ: string, claims: Claims): Promise<string> {
-  const input = [{ alg: 'EdDSA', kid, typ }, claims].map((part) => toBase64url(utf8(canonical(part as Json)))).join('.');
+  const input = [{ alg: 'EdDSA', kid, typ }, claims].map((part) =>
+    toBase64url(utf8(canonical(part as Json)))).join('.');
   return `${input}.${toBase64url(new Uint8Array(await crypto.subtle.sign('Ed25519', pair.privateKey, utf8(input))))}`;
 }
 
@@ -191,9 +209,11 @@ function manifestOf(signers: Map<string, Signer>, policyHash: string, environmen
     version: '1.0', deploymentId: 'kit', maxChallengeAgeMs: AGE, capabilityTtlMs: AGE, maxCapabilityAgeMs: AGE,
     runtimePolicy: {
       ...by('runtime_attestation'), ...required, maxAttestationAgeMs: AGE, triggerReceiptPolicy: {
-        ...by('trigger_receipt'), ...from, maxReceiptAgeMs: AGE, requireOriginProof: true, requireVerifiedOriginProof: true,
+        ...by('trigger_receipt'), ...from, maxReceiptAgeMs: AGE, requireOriginProof: true,
+          requireVerifiedOriginProof: true,
         originProofPolicy: {
-          ...by('trigger_origin_proof'), ...from, allowedVerificationMethods: ['webhook_signature'], requireEvidenceId: true,
+          ...by('trigger_origin_proof'), ...from, allowedVerificationMethods: ['webhook_signature'],
+            requireEvidenceId: true,
           maxProofAgeMs: AGE,
         },
       },
@@ -207,7 +227,8 @@ function manifestOf(signers: Map<string, Signer>, policyHash: string, environmen
     },
     agentSessionReceiptPolicy: {
       ...by('agent_session'), ...keys, ...required, allowedRuntimeIds: ['worker-1'], allowedInputKinds: KINDS,
-      deniedInputKinds: ['human_prompt', 'manual_shell', 'unknown'], requireChallengeId: true, requireBindingHash: true,
+      deniedInputKinds: ['human_prompt', 'manual_shell', 'unknown'], requireChallengeId: true,
+        requireBindingHash: true,
       requireNoHumanPrompt: true, requireNoHumanOperator: true, denyUserShellAccess: true,
       denyUserAccessibleAgentEnvironment: true, maxReceiptAgeMs: AGE,
     },
@@ -221,7 +242,7 @@ function manifestOf(signers: Map<string, Signer>, policyHash: string, environmen
 }
 
 /** Runs a task of kind vm: only the lines that makeTask draws. */
-function run({ modulus, program, registers }: { modulus: number; program: string[]; registers: number[] }): string {
+function run({ modulus, program, registers }: Task['input']): string {
   const values = [...registers];
   for (const line of program) {
     const [op, x, y] = line.split(' ') as [string, string, string];

@@ -92,7 +92,8 @@ export interface Strict {
   runtime: Expected & { ids: string[]; kinds: string[]; policyHash: string; environments: string[] };
   receipt: Expected & { kinds: string[]; sources: string[]; payloadHash?: string; bindingHash?: string };
   origin: Expected & {
-    kinds: string[]; sources: string[]; methods: string[]; payloadHash?: string; bindingHash?: string; evidenceHash?: string;
+    kinds: string[]; sources: string[]; methods: string[]; payloadHash?: string; bindingHash?: string;
+    evidenceHash?: string;
   };
   session: Expected & { ids: string[]; inputKinds: string[]; denied: string[]; policyHash: string };
   decision: Expected;
@@ -110,9 +111,11 @@ export async function parseManifest(text: string): Promise<Strict> {
   try {
     refuseIf(text.length > MAX_MANIFEST, 'config_malformed', 'too large');
     m = strictJSON(text, { whole: true }) as Claims;
-    refuseIf(!fits(shape, m as never, true), 'config_malformed', 'a member is unknown, missing, empty or of another type');
+    refuseIf(!fits(shape, m as never, true), 'config_malformed',
+      'a member is unknown, missing, empty or of another type');
   } catch (error) {
-    throw error instanceof Refusal ? new Refusal('config_malformed', `the manifest is malformed: ${error.message}`) : error;
+    throw error instanceof Refusal ? new Refusal('config_malformed',
+      `the manifest is malformed: ${error.message}`) : error;
   }
   const lacks = audit(m);
   if (lacks) refuse('deployment_unsafe', `the manifest lacks a safeguard: ${lacks}`);
@@ -143,7 +146,8 @@ function rolesOf(m: Claims): Role[] {
 }
 
 const unsaid = (list: string[] | null | undefined) => !list?.length || list.includes('');
-const beyond = (list: string[] | null | undefined, most: string[]) => (list ?? []).some((v) => v !== '' && !most.includes(v));
+const beyond = (list: string[] | null | undefined, most: string[]) => (list ?? []).some((v) => v !== '' &&
+  !most.includes(v));
 const between = (ms: number, most: number) => ms >= 1000 && ms <= most * 1000;
 const set = (policy: Claims, names: string) => names.split(' ').find((name) => policy[name] !== true);
 const odd = (list: string[] | null | undefined) => (list ?? []).some((entry) => {
@@ -162,7 +166,8 @@ function audit(m: Claims): string | undefined {
   const roles = rolesOf(m);
   for (const [path, p, age, most, ofKeys] of roles) {
     if (unsaid(p.allowedIssuers) || unsaid(p.allowedAudiences) || unsaid(p.allowedKeyIds)) return path;
-    if (odd(p.allowedKeyIds) || p.allowedKeyIds.some((kid: string) => kid.startsWith('mac:'))) return `${path}.allowedKeyIds`;
+    if (odd(p.allowedKeyIds) || p.allowedKeyIds.some((kid: string) =>
+      kid.startsWith('mac:'))) return `${path}.allowedKeyIds`;
     if (!between(p[age], most)) return `${path}.${age}`;
     const weak = unsaid(p.allowedKeyCustody) || beyond(p.allowedKeyCustody, CUSTODY);
     if ((ofKeys || (path === 'runtimePolicy' && p.allowedKeyCustody)) && weak) return `${path}.allowedKeyCustody`;
@@ -181,7 +186,8 @@ function audit(m: Claims): string | undefined {
     DENIED.split(' ').find((name) => m.controls[name]);
   if (open) return open;
   const { allowedTriggerKinds: kinds, deniedTriggerKinds: denied } = runtime;
-  if (odd(runtime.allowedRuntimeIds) || (runtime.requiredMode ?? 'autonomous') !== 'autonomous' || beyond(kinds, KINDS) ||
+  if (odd(runtime.allowedRuntimeIds) || (runtime.requiredMode ?? 'autonomous') !== 'autonomous' || beyond(kinds,
+    KINDS) ||
     kinds?.includes('') || (denied && !['human_request', 'unknown'].every((kind) => denied.includes(kind))) ||
     triggerKinds(runtime).length === 0) return 'runtimePolicy';
   if (!['human_prompt', 'manual_shell', 'unknown'].every((kind) => session.deniedInputKinds?.includes(kind))) {
@@ -214,7 +220,8 @@ function shared(roles: Role[], member: string, of: (value: string) => string): s
   return undefined;
 }
 
-const triggerKinds = ({ allowedTriggerKinds: only = [], deniedTriggerKinds: denied = [], triggerReceiptPolicy }: Claims) =>
+const triggerKinds = ({ allowedTriggerKinds: only = [], deniedTriggerKinds: denied = [],
+  triggerReceiptPolicy }: Claims) =>
   (triggerReceiptPolicy.allowedKinds as string[]).filter((kind) =>
     (!only.length || only.includes(kind)) && !denied.includes(kind));
 
@@ -254,7 +261,8 @@ async function strictOf(m: Claims): Promise<Strict> {
       evidenceHash: origin.requiredEvidenceHash,
     },
     session: {
-      ...expected(session, session.maxReceiptAgeMs), ids: session.allowedRuntimeIds, inputKinds: session.allowedInputKinds,
+      ...expected(session, session.maxReceiptAgeMs), ids: session.allowedRuntimeIds,
+        inputKinds: session.allowedInputKinds,
       denied: session.deniedInputKinds, policyHash: session.requiredPolicyHash,
     },
     decision: expected(m.policyDecisionPolicy, m.policyDecisionPolicy.maxProofAgeMs),

@@ -7,7 +7,8 @@ export const CAPABILITY = 'actionproof-capability';
 export const REQUEST_PROOF = 'actionproof-request-proof';
 
 /** Headers as [name, value] pairs, as a Headers object, or as Node's object of them. */
-export type HeadersLike = Iterable<readonly [string, string]> | Record<string, string | readonly string[] | undefined>;
+export type HeadersLike = Iterable<readonly [string, string]> | Record<string,
+  string | readonly string[] | undefined>;
 
 export class HeaderList {
   private readonly values = new Map<string, string[]>();
@@ -16,7 +17,8 @@ export class HeaderList {
 
   constructor(headers: HeadersLike) {
     this.joined = !Array.isArray(headers);
-    const pairs = Symbol.iterator in headers ? headers as Iterable<readonly [string, string]> : Object.entries(headers);
+    const pairs = Symbol.iterator in headers ? headers as Iterable<readonly [string,
+      string]> : Object.entries(headers);
     for (const [name, value] of pairs as Iterable<readonly [string, string | readonly string[] | undefined]>) {
       const all = value === undefined ? [] : typeof value === 'string' ? [value] : value;
       const key = name.toLowerCase();
@@ -36,7 +38,8 @@ export class HeaderList {
   once(name: string): string {
     const [value = '', ...more] = this.all(name);
     if (value === '' || more.length > 0 || (this.joined && value.includes(','))) {
-      refuse('proof_missing', `the request must carry the header ${name} exactly once; a bearer token alone is not enough`);
+      refuse('proof_missing',
+        `the request must carry the header ${name} exactly once; a bearer token alone is not enough`);
     }
     return value;
   }
@@ -66,11 +69,13 @@ export function checkOverrides(method: string, query: string, headers: HeaderLis
 }
 
 const unescape = (text: string) =>
-  text.replaceAll('+', ' ').replace(/%([0-9A-Fa-f]{2})/g, (_, digits: string) => String.fromCharCode(parseInt(digits, 16)));
+  text.replaceAll('+', ' ').replace(/%([0-9A-Fa-f]{2})/g, (_, digits: string) => String.fromCharCode(parseInt(digits,
+    16)));
 
 /** The path and query of a URL, as they were sent. */
 export function targetOf(url: string): { path: string; query: string | undefined } {
-  const target = /^[a-z][a-z0-9+.-]*:\/\//i.test(url) ? url.replace(/^[^:]*:\/\/[^/?#]*/, '').replace(/#.*$/s, '') : url;
+  const target = /^[a-z][a-z0-9+.-]*:\/\//i.test(url) ? url.replace(/^[^:]*:\/\/[^/?#]*/, '').replace(/#.*$/s,
+    '') : url;
   const at = target.indexOf('?');
   return at < 0 ? { path: target, query: undefined } : { path: target.slice(0, at), query: target.slice(at + 1) };
 }
@@ -121,7 +126,8 @@ function mediaType(text: string): { type: string; parameters: Map<string, string
   const parameters = new Map<string, string>();
   let rest = text.slice(base.length).trim();
   while (rest !== '' && rest !== ';') {
-    const found = /^;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:([!#$%&'*+\-.^_`|~0-9A-Za-z]+)|"((?:[^"\\\r\n]|\\.)*)")/s
+    const found =
+      /^;\s*([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*=\s*(?:([!#$%&'*+\-.^_`|~0-9A-Za-z]+)|"((?:[^"\\\r\n]|\\.)*)")/s
       .exec(rest);
     if (!found) return undefined;
     const name = found[1]!.toLowerCase();

@@ -40,7 +40,8 @@ return 1`;
 
 /**
  * SET NX in Redis 6.2 or later, in one script. send sends a command: (args) => client.sendCommand(args) for redis,
- * (args) => client.call(...args) for ioredis. The server must persist what it answers (appendfsync always) and must not
+ * (args) => client.call(...args) for ioredis. The server must persist what it answers (appendfsync always) and must
+ * not
  * evict (maxmemory-policy noeviction): a forgotten key can be used again.
  */
 export function redisStore(send: (args: string[]) => Promise<unknown>, prefix = '{actionproof}'): Store {
@@ -61,8 +62,10 @@ export const POSTGRES_TABLE = `CREATE TABLE IF NOT EXISTS actionproof_used (
   key text COLLATE "C" PRIMARY KEY, expires timestamptz NOT NULL)`;
 
 /**
- * A table of PostgreSQL. With the client of the transaction that makes the post, evidence and post are one: commit only
- * if the verdict of consume is verified, and otherwise roll back. A second user of the same evidence waits for the first.
+ * A table of PostgreSQL. With the client of the transaction that makes the post, evidence and post are one: commit
+ * only
+ * if the verdict of consume is verified, and otherwise roll back. A second user of the same evidence waits for the
+ * first.
  */
 export function postgresStore(client: Queries): Store {
   return {

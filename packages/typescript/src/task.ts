@@ -1,12 +1,18 @@
 // A challenge's task: a small machine to run. The sidecar, or the agent, knows this kind.
 
-export interface Task { id: string; input: { modulus: number; program: string[]; registers: number[] }; instructions: string; kind: string }
+export interface Task {
+  id: string;
+  input: { modulus: number; program: string[]; registers: number[] };
+  instructions: string;
+  kind: string;
+}
 
-const INSTRUCTIONS = 'Input: a program for a machine with the registers a, b, c, d, whose first values are ' +
-  '"registers". Run it from its first line until it has passed its last. x is a register, y a register or a number, ' +
-  'k a number. "set x y": x becomes y. "add x y", "sub x y", "mul x y": x becomes x+y, x-y, x*y modulo "modulus", ' +
-  'never negative. "jnz x k": unless x is 0, go on k lines from here (back if k is negative), otherwise with the ' +
-  'next line. "jlt x y k": the same, if x is less than y. The answer text is the last values of a, b, c, d with ' +
+const INSTRUCTIONS =
+  'Input: a program for a machine with the registers a, b, c, d, whose first values are "registers". Run it ' +
+  'from its first line until it has passed its last. x is a register, y a register or a number, k a number. ' +
+  '"set x y": x becomes y. "add x y", "sub x y", "mul x y": x becomes x+y, x-y, x*y modulo "modulus", never ' +
+  'negative. "jnz x k": unless x is 0, go on k lines from here (back if k is negative), otherwise with the next ' +
+  'line. "jlt x y k": the same, if x is less than y. The answer text is the last values of a, b, c, d with ' +
   'commas, such as 5,0,71,8. The answer is the lowercase hex SHA-256 of the answer text.';
 
 /** A number from low to high. */

@@ -1,6 +1,7 @@
 // Whom a gate believes: the pinned roots, and the keys that they certify.
 import { type Bytes, equal, fromBase64url, hash, toBase64url, utf8 } from './bytes.js';
-import { type Claims, type Kind, type Parsed, decode, parse, parseRooted, revocationList, signerCertificate } from './claims.js';
+import { type Claims, type Kind, type Parsed, decode, parse, parseRooted, revocationList,
+  signerCertificate } from './claims.js';
 import type { Json } from './json.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
 
@@ -44,7 +45,8 @@ export const keyName = (kid: string): string => cut(kid).name;
 export const nameAmong = (list: string[], name: string): boolean =>
   list.includes(name) || (/.\/[^/]+$/s.test(name) && list.includes(name.replace(/[^/]+$/, '*')));
 /** Whether a list has a key id, or the key's name. */
-export const keyAmong = (list: string[], kid: string): boolean => list.includes(kid) || nameAmong(list, cut(kid).name);
+export const keyAmong = (list: string[], kid: string): boolean => list.includes(kid) || nameAmong(list,
+  cut(kid).name);
 
 /** Compares registered claims and a key's custody with what is expected. */
 export function admits(want: Expected, what: string, kid: string, c: Claims, key: Claims, at: Clock): void {
@@ -55,7 +57,8 @@ export function admits(want: Expected, what: string, kid: string, c: Claims, key
   refuseIf(at.now + at.skew < c.iat, 'clock_skew', `the ${what} is issued in the future`);
   refuseIf(at.now - at.skew >= c.exp || at.now - c.iat > maxAge + at.skew, 'expired',
     `the ${what} has expired, or is older than the policy allows`);
-  refuseIf((want.requireNonExportable && key.keyExportable) || (custody.length > 0 && !custody.includes(key.keyCustody)),
+  refuseIf((want.requireNonExportable && key.keyExportable) || (custody.length > 0 &&
+    !custody.includes(key.keyCustody)),
     'key_custody', `the custody of the key behind the ${what} is not allowed`);
 }
 
@@ -82,7 +85,8 @@ export class Trust {
   private constructor(private readonly policy: SignerPolicy) {}
 
   /** Verifies the signature of each certificate and of the revocation list. One bad one refuses all. */
-  static async open(roots: Root[], certificates: string[], revocations: string, policy: SignerPolicy): Promise<Trust> {
+  static async open(roots: Root[], certificates: string[], revocations: string,
+    policy: SignerPolicy): Promise<Trust> {
     const t = new Trust(policy);
     for (const root of roots) {
       refuseIf(!ROOTS.includes(root.purpose) || t.roots.has(root.kid) || t.pins(root.x), 'trust_malformed',
@@ -91,7 +95,8 @@ export class Trust {
       if (root.pub) checkSecondKey(root.pub);
       t.roots.set(root.kid, { ...root, key: await importKey(root.x) });
     }
-    refuseIf(certificates.length > MAX_CERTIFICATES, 'trust_malformed', 'the trust bundle holds too many certificates');
+    refuseIf(certificates.length > MAX_CERTIFICATES, 'trust_malformed',
+      'the trust bundle holds too many certificates');
     for (const certificate of certificates) await t.add(certificate);
     for (const s of t.signers.values()) {
       s.shared = [...t.signers.values()].some(({ cert }) =>
@@ -214,14 +219,16 @@ export class Trust {
   private async rooted(k: Kind, token: string, requirePostQuantum?: boolean): Promise<Opened> {
     const p = parseRooted(token, k);
     const root = this.roots.get(p.kid) ??
-      refuse(this.signers.has(p.kid) ? 'key_purpose' : 'key_unknown', `the ${k.typ} is signed by a key that is no root`);
+      refuse(this.signers.has(p.kid) ? 'key_purpose' : 'key_unknown',
+        `the ${k.typ} is signed by a key that is no root`);
     refuseIf(root.purpose !== k.purpose, 'key_purpose', `the ${k.typ} is signed by a root for something else`);
     await verifyRooted(root, p, k.typ, requirePostQuantum);
     return { claims: await decode(k, p.payload), kid: p.kid };
   }
 }
 
-async function verifyRooted(root: Root & { key: CryptoKey }, p: Parsed, typ: string, required = false): Promise<void> {
+async function verifyRooted(root: Root & { key: CryptoKey }, p: Parsed, typ: string, required =
+  false): Promise<void> {
   const wrong = `a signature of the ${typ} by root ${root.kid} is missing or wrong`;
   refuseIf(!await signedBy(root.key, p), 'signature_invalid', wrong);
   refuseIf(required && !root.pub, 'roots_not_pinned', `no post-quantum key of root ${root.kid} is pinned`);
@@ -229,7 +236,8 @@ async function verifyRooted(root: Root & { key: CryptoKey }, p: Parsed, typ: str
   if (p.second === undefined) return;
   const second = parse(p.second, 'ML-DSA-65', typ, p.second.length);
   refuseIf(second.kid !== p.kid, 'signature_invalid', wrong);
-  refuseIf(!equal(second.payload, p.payload), 'artifact_malformed', `the two signatures of the ${typ} differ in claims`);
+  refuseIf(!equal(second.payload, p.payload), 'artifact_malformed',
+    `the two signatures of the ${typ} differ in claims`);
   if (root.pub) refuseIf(!await signedBySecond(root.pub, second), 'signature_invalid', wrong);
 }
 
@@ -260,7 +268,8 @@ function checkSecondKey(pub: Uint8Array): void {
 
 /** Reads a root's JWK, or the JWK Set of its Ed25519 and ML-DSA-65 keys (trust_malformed). */
 export function parseRoot(text: string, purpose: string): Root {
-  const bad = (): never => refuse('trust_malformed', 'a root must be a public Ed25519 JWK, or a set with its ML-DSA-65 key');
+  const bad = (): never => refuse('trust_malformed',
+    'a root must be a public Ed25519 JWK, or a set with its ML-DSA-65 key');
   const bytes = (v: unknown) => (typeof v === 'string' ? fromBase64url(v) : undefined) ?? bad();
   let given: Json;
   try {

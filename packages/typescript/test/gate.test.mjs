@@ -7,7 +7,8 @@ const of = { name: 'api', subject: 'agent:worker-1', action: 'create_post' };
 const post = { method: 'POST', url: '/posts', body: '{"text":"hello"}', authorization: 'Bearer upstream' };
 const kit = await Kit.make(of);
 const open = (store = memoryStore()) => Gate.open(kit.files, { name: of.name, store });
-const request = (headers, change = {}) => ({ method: post.method, url: post.url, headers, rawBody: Buffer.from(post.body), ...change });
+const request = (headers, change = {}) => ({ method: post.method, url: post.url, headers,
+  rawBody: Buffer.from(post.body), ...change });
 
 test('a post is verified, and good once', async () => {
   const gate = await open();
@@ -54,7 +55,8 @@ test('refusals', async () => {
 
 test('nothing that is given makes verify throw', async () => {
   const gate = await open();
-  for (const bad of [null, undefined, {}, request(null), request({}, { url: undefined }), request(5), request({ a: 5 }),
+  for (const bad of [null, undefined, {}, request(null), request({}, { url: undefined }), request(5),
+    request({ a: 5 }),
     request(await kit.headers(post), { rawBody: undefined }), request({ 'actionproof-capability': '\ud800' })]) {
     const v = await gate.verify(bad, of);
     assert.notEqual(v.status, 'verified');
@@ -79,9 +81,11 @@ test('a proxy that changes the path is told by publicURL', async () => {
 test('old trust is unavailable, and a weak or rolled back one refused', async () => {
   let now = Date.now();
   const gate = await Gate.open(kit.files, { name: of.name, store: memoryStore(), now: () => now });
-  const weak = { ...kit.files, manifest: kit.files.manifest.replace('"consumeCapability":true', '"consumeCapability":false') };
+  const weak = { ...kit.files, manifest: kit.files.manifest.replace('"consumeCapability":true',
+    '"consumeCapability":false') };
   await assert.rejects(gate.reload(weak), { code: 'deployment_unsafe' });
-  await assert.rejects(gate.reload({ ...kit.files, bundle: '{"certificates":["x"]}' }), { code: 'artifact_malformed' });
+  await assert.rejects(gate.reload({ ...kit.files, bundle: '{"certificates":["x"]}' }),
+    { code: 'artifact_malformed' });
   now += 601_000;
   const v = await gate.verify(request(await kit.headers(post)), of);
   assert.deepEqual([v.status, v.code], ['unavailable', 'trust_stale']);

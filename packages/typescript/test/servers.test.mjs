@@ -1,4 +1,4 @@
-// The README, literally: the packed package is installed into a fresh project, and its servers are started and called.
+// The README, literally: the packed package is installed into a fresh project, whose servers are started and called.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -16,18 +16,22 @@ const post = { method: 'POST', url: '/posts', body: '{"text":"hello"}', authoriz
 let kit;
 
 before(async () => {
-  const npm = (...args) => execFileSync('npm', args, { cwd: project, stdio: ['ignore', 'pipe', 'inherit'], encoding: 'utf8' });
+  const npm = (...args) => execFileSync('npm', args, { cwd: project, stdio: ['ignore', 'pipe', 'inherit'],
+    encoding: 'utf8' });
   const packed = npm('pack', home, '--silent', '--ignore-scripts').trim().split('\n').at(-1);
   npm('install', '--offline', '--no-audit', '--no-fund', `./${packed}`);
   for (const name of ['express', 'fastify', 'hono', '@hono']) {
     symlinkSync(join(home, 'node_modules', name), join(project, 'node_modules', name));
   }
-  for (const [, name, code] of readme.matchAll(/```js\n\/\/ (\S+)\n([^]*?)```/g)) writeFileSync(join(project, name), code);
+  for (const [, name, code] of readme.matchAll(/```js\n\/\/ (\S+)\n([^]*?)```/g)) {
+    writeFileSync(join(project, name), code);
+  }
   const { Kit } = await import(pathToFileURL(join(project, 'node_modules/@actionproof/verifier/dist/kit.js')));
   kit = await Kit.make({ name: 'my-api', subject: 'agent:worker-1', action: 'create_post' });
   mkdirSync(join(project, 'trust'));
   const { registry, auditor, manifest, bundle, secret } = kit.files;
-  for (const [name, text] of Object.entries({ 'registry.jwk': registry, 'auditor.jwk': auditor, 'manifest.json': manifest,
+  for (const [name, text] of Object.entries({ 'registry.jwk': registry, 'auditor.jwk': auditor,
+    'manifest.json': manifest,
     'bundle.json': bundle, secret: `${secret}\n` })) writeFileSync(join(project, 'trust', name), text);
 });
 after(() => rmSync(project, { recursive: true, force: true }));
@@ -43,7 +47,8 @@ const freePort = () => new Promise((resolve) => {
 async function serving(t, name, code) {
   if (code) writeFileSync(join(project, name), code);
   const port = await freePort();
-  const child = spawn('node', [name], { cwd: project, env: { ...process.env, PORT: port }, stdio: ['ignore', 'inherit', 'pipe'] });
+  const child = spawn('node', [name], { cwd: project, env: { ...process.env, PORT: port }, 
+    stdio: ['ignore', 'inherit', 'pipe'] });
   let said = '';
   child.stderr.on('data', (chunk) => { said += chunk; });
   t.after(() => child.kill());
@@ -61,7 +66,8 @@ async function serving(t, name, code) {
 const send = async (port, headers, { url = post.url, body = post.body } = {}) => {
   const answer = await fetch(`http://127.0.0.1:${port}${url}`, { method: 'POST', headers, body });
   const text = await answer.text();
-  return { status: answer.status, body: text === '' ? undefined : JSON.parse(text), type: answer.headers.get('content-type') };
+  return { status: answer.status, body: text === '' ? undefined : JSON.parse(text),
+    type: answer.headers.get('content-type') };
 };
 
 /** What every protected route does. */
@@ -69,13 +75,15 @@ async function protects(port, url = '/posts') {
   const of = { ...post, url };
   const good = await kit.headers(of);
   assert.deepEqual(await send(port, good, of).then(({ status, body }) => [status, body]), [201, { text: 'hello' }]);
-  assert.deepEqual(await send(port, good, of).then(({ status, body, type }) => [status, body.code, type.split(';')[0]]),
+  assert.deepEqual(await send(port, good, of).then(({ status, body, type }) => [status, body.code,
+    type.split(';')[0]]),
     [409, 'replayed', 'application/problem+json']);
   const bad = await kit.headers(of, { 'capability+jwt': (c) => { c.session.humanPromptPresent = true; } });
   for (const [headers, change, status, code] of [
     [{ 'content-type': 'application/json' }, {}, 401, 'proof_missing'], [bad, {}, 403, 'human_involved'],
     [await kit.headers(of), { body: '{"text":"other"}' }, 403, 'artifacts_mismatch'],
-    [await kit.headers({ ...of, body: `"${'x'.repeat(2 << 20)}"` }), { body: `"${'x'.repeat(2 << 20)}"` }, 413, 'content_too_large'],
+    [await kit.headers({ ...of, body: `"${'x'.repeat(2 << 20)}"` }), { body: `"${'x'.repeat(2 << 20)}"` }, 413,
+      'content_too_large'],
   ]) {
     const got = await send(port, headers, { ...of, ...change });
     assert.deepEqual([got.status, got.body.code], [status, code]);
@@ -126,9 +134,11 @@ test('Hono, and any handler of web requests', async (t) => {
 
 test('a body parser before the middleware is refused with a sentence', async (t) => {
   for (const [name, code] of [
-    ['parsed-express.mjs', readFileSync(join(project, 'express.mjs'), 'utf8').replace('const app = server();', '$& app.use(server.json());')],
+    ['parsed-express.mjs', readFileSync(join(project, 'express.mjs'), 'utf8').replace('const app = server();',
+      '$& app.use(server.json());')],
     ['parsed-hono.mjs', readFileSync(join(project, 'hono.mjs'), 'utf8')
-      .replace('const app = new Hono();', '$& app.use(async (c, next) => { await c.req.raw.json(); await next(); });')],
+      .replace('const app = new Hono();',
+        '$& app.use(async (c, next) => { await c.req.raw.json(); await next(); });')],
   ]) {
     const got = await send(await serving(t, name, code), await kit.headers(post));
     assert.equal(got.status, 500);
@@ -139,7 +149,8 @@ test('a body parser before the middleware is refused with a sentence', async (t)
 test('observe passes every request on, with its verdict', async (t) => {
   const observing = (name) => readFileSync(join(project, name), 'utf8').replace("{ gate, posts } from './gate.mjs';",
     "{ gate, posts as enforced } from './gate.mjs';\nconst posts = { ...enforced, mode: 'observe' };");
-  const code = observing('express.mjs').replace('.json(req.body)', '.json({ code: req.actionproof.code, text: req.body.text })');
+  const code = observing('express.mjs').replace('.json(req.body)',
+    '.json({ code: req.actionproof.code, text: req.body.text })');
   const port = await serving(t, 'observe.mjs', code);
   const { status, body } = await send(port, { 'content-type': 'application/json' });
   assert.deepEqual([status, body], [201, { code: 'proof_missing', text: 'hello' }]);

@@ -16,7 +16,8 @@ const kit = await Kit.make(of);
 
 const verified = async (store) => {
   const gate = await Gate.open(kit.files, { name: of.name, store });
-  const request = { method: post.method, url: post.url, headers: await kit.headers(post), rawBody: Buffer.from(post.body) };
+  const request = { method: post.method, url: post.url, headers: await kit.headers(post),
+    rawBody: Buffer.from(post.body) };
   return Promise.all(Array.from({ length: 64 }, () => gate.verify(request, of)));
 };
 
@@ -51,7 +52,8 @@ test('in Redis', async (t) => {
   assert.ok(await client.pTTL(key) > 0);
 });
 
-test('in PostgreSQL, in the transaction of the post', { skip: !process.env.DATABASE && 'DATABASE names none' }, async (t) => {
+test('in PostgreSQL, in the transaction of the post', { skip: !process.env.DATABASE && 'DATABASE names none' },
+  async (t) => {
   const pool = new pg.Pool({ connectionString: process.env.DATABASE, max: 16 });
   t.after(() => pool.end());
   await pool.query(POSTGRES_TABLE);

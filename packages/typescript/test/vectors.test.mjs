@@ -40,13 +40,16 @@ const seconds = (p = {}) => ({ issuers: [], audiences: [], keyIds: [], maxAge: 0
 test('artifacts.json', async () => {
   const { vectors, skew, at: usual, trust: common, expected } = read('artifacts.json');
   let judged = 0;
-  for (const { name, typ, token, at = usual, trust = common, expected: want = expected[typ], verdict: code } of vectors) {
+  for (const { name, typ, token, at = usual, trust = common, expected: want = expected[typ],
+    verdict: code } of vectors) {
     const kind = kinds.get(typ);
-    if (!kind || ['challenge', 'capability'].includes(kind.purpose) || want.secrets?.length) continue; // of a gate, or shared
+    const ofGates = ['challenge', 'capability'].includes(kind?.purpose);
+    if (!kind || ofGates || want.secrets?.length) continue;
     let unsupported = false;
     const got = await verdict(async () => {
       try {
-        const t = await Trust.open(trust.roots.map(rootOf), trust.certificates, trust.revocations ?? '', seconds(trust.signers));
+        const t = await Trust.open(trust.roots.map(rootOf), trust.certificates, trust.revocations ?? '',
+          seconds(trust.signers));
         await t.open(kind, token, seconds(want), { now: at, skew });
       } catch (error) {
         unsupported = !(error instanceof Refusal); // a WebCrypto without ML-DSA
@@ -68,7 +71,8 @@ async function gateOf(file, v) {
   return Gate.open({
     registry: jwk('signer_certificate'), auditor: jwk('deployment_certificate'), secret: bytes(file.gate.secret),
     manifest: JSON.stringify(v.manifest ?? file.manifest),
-    bundle: JSON.stringify({ certificates: file.trust.certificates, revocations: v.revoked ?? '', deploymentCertificate: '' }),
+    bundle: JSON.stringify({ certificates: file.trust.certificates, revocations: v.revoked ?? '',
+      deploymentCertificate: '' }),
   }, { name: file.gate.name, store, now: () => (v.at ?? file.at) * 1000, maxStale: Infinity });
 }
 
@@ -86,6 +90,7 @@ test('posts.json', async () => {
   for (const v of file.vectors) {
     const { capability, requestProof, accessTokenHash, binding } = { ...file, ...v };
     const gate = await gateOf(file, v);
-    assert.equal(await verdict(() => gate.authorize(capability, requestProof, accessTokenHash, binding)), v.verdict, v.name);
+    assert.equal(await verdict(() => gate.authorize(capability, requestProof, accessTokenHash, binding)), v.verdict,
+      v.name);
   }
 });
