@@ -1,0 +1,99 @@
+"""Puts routes in front of a WSGI application: Flask, Django and others.
+
+    app.wsgi_app = wsgi.Middleware(app.wsgi_app, gate=gate, store=store, routes={"POST /posts": Route(gate, ...)})
+
+A handler finds the Verdict in request.environ["actionproof"].
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping
+from http.client import responses
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+from .adapter import EARLY, MAX_ENDPOINT_BODY, Answer, Routes, endpoint_of, unused
+from .gate import Gate, Route, Verdict
+from .problem import Refusal, document, refuse_if
+from .stores import Store
+
+Environ = dict[str, Any]
+Start = Callable[..., Any]
+App = Callable[[Environ, Start], Iterable[bytes]]
+
+
+class Middleware:
+    """A WSGI application in front of another. It also answers the endpoints of the gate."""
+
+    def __init__(self, app: App, *, gate: Gate, store: Store, routes: Mapping[str, Route]) -> None:
+        self._app, self._routes = app, Routes(gate, store, routes)
+
+    def __call__(self, environ: Environ, start: Start) -> Iterable[bytes]:
+        """Serves one request."""
+        method, path = environ["REQUEST_METHOD"], environ.get("PATH_INFO", "")
+        whole = environ.get("SCRIPT_NAME", "") + path
+        if endpoint := endpoint_of(method, whole):
+            try:
+                return _send(start, self._routes.answer(endpoint, _body(environ, MAX_ENDPOINT_BODY)))
+            except Refusal as refusal:
+                return _send(start, document(refusal.code, refusal.detail))
+        route = self._routes.find(method, path, whole)
+        if route is None:
+            return self._app(environ, start)
+        try:
+            url = _url(environ, whole)
+            body = _body(environ, route.max_body)
+        except Refusal as refusal:
+            verdict = Verdict("refused", refusal.code, refusal.detail)
+        else:
+            verdict = self._routes.use(route, route.verify(method, url, _headers(environ), body))
+            environ = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
+        if verdict.status != "verified" and route.mode == "enforce":
+            return _send(start, document(verdict.code, verdict.detail))
+
+        demanded = route.mode == "enforce" and route.consume == "handler"
+
+        def checked(status: str, headers: list[tuple[str, str]], error: Any = None) -> Any:
+            if demanded and unused(verdict, int(status[:3])):
+                raise RuntimeError("the handler has not called consume of the verdict")
+            return start(status, headers, *([error] if error else []))
+
+        return self._app({**environ, "actionproof": verdict}, checked)
+
+
+def _headers(environ: Environ) -> list[tuple[str, str]]:
+    found = {"content-type": environ.get("CONTENT_TYPE", "")}
+    found |= {name[5:].replace("_", "-").lower(): value for name, value in environ.items() if name.startswith("HTTP_")}
+    return [(name, _bytes(value).decode(errors="surrogateescape")) for name, value in found.items()
+            if value or name != "content-type"]
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1")  # PEP 3333: each character is a byte
+
+
+def _body(environ: Environ, most: int) -> bytes:
+    length = environ.get("CONTENT_LENGTH") or ""
+    whole = environ.get("wsgi.input_terminated", False)
+    refuse_if(not length.isdecimal() and not whole and environ.get("HTTP_TRANSFER_ENCODING"), "content_incomplete",
+              "this server does not say where a chunked body ends")
+    want = int(length) if length.isdecimal() else most + 1 if whole else 0
+    body: bytes = environ["wsgi.input"].read(min(want, most + 1))
+    refuse_if(length.isdecimal() and len(body) < min(want, most + 1), "content_incomplete", EARLY)
+    return body
+
+
+def _url(environ: Environ, whole: str) -> str:
+    """The path as sent, which most servers tell."""
+    sent = environ.get("REQUEST_URI") or environ.get("RAW_URI") or quote(_bytes(whole), safe="/$&+,:;=@!'()*~")
+    path, mark, query = sent.partition("?")
+    at = path.find("/", path.find("://") + 3) if "://" in path else 0
+    refuse_if(unquote_to_bytes(path[max(at, 0):]) != _bytes(whole), "request_malformed", "two paths differ")
+    return path[max(at, 0):] + (mark + query or ("?" + environ["QUERY_STRING"] if environ.get("QUERY_STRING") else ""))
+
+
+def _send(start: Start, answer: Answer) -> list[bytes]:
+    status, headers, body = answer
+    start(f"{status} {responses.get(status, '')}", [*headers, ("content-length", str(len(body)))])
+    return [body]
