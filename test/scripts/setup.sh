@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need besides Go: curl, git, gh, gdb, strace, shells, PostgreSQL, Redis, promtool, Python's requests and httpx from Debian, Node's undici and the SDKs
+# Installs what the tests need besides Go: curl, git, gh, gdb, strace, shells, PostgreSQL, promtool, Redis, Python's modules from Debian, Node's undici and the SDKs
 # from the npm registry. It does nothing where all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -22,11 +22,15 @@ want libc6-dev       'test -e /usr/include/stdlib.h'
 want python3         'test -x /usr/bin/python3'
 want python3-requests '/usr/bin/python3 -c "import requests"'
 want python3-httpx   '/usr/bin/python3 -c "import httpx"'
+for module in fastapi starlette flask redis psycopg build wheel mypy cryptography; do # for packages/python
+	want "python3-$module" "/usr/bin/python3 -c 'import $module'"
+done
+want python3-venv    '/usr/bin/python3 -c "import ensurepip"'
+want redis-server    'command -v redis-server'
 want softhsm2        'command -v softhsm2-util && test -e /usr/lib/softhsm/libsofthsm2.so'
 want opensc          'command -v pkcs11-tool'
 want nodejs          'command -v node'
 want npm             'command -v npm'
-want redis-server    'command -v redis-server'
 want nftables        'test -x /usr/sbin/nft'
 want iproute2        'command -v ip || test -x /usr/sbin/ip'
 want prometheus      'command -v promtool' # checks the alert rules

@@ -31,6 +31,7 @@ class Chain:
     @property
     def binding(self) -> Binding:
         """The operation, with the challenge's nonce."""
+        refuse_if("binding" not in self.work, "artifacts_mismatch", "there is no challenge before this artifact")
         return Binding.of(self.work["binding"])
 
     def open(self, kind: Kind, name: str) -> Claims:
@@ -44,6 +45,7 @@ class Chain:
 
     def claims(self, name: str) -> Claims:
         """The claims of an artifact that was opened before."""
+        refuse_if(name not in self.opened, "artifacts_mismatch", f"the {name} before this artifact is missing")
         return self.opened[name].claims
 
     def deployment(self) -> None:
