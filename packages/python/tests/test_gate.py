@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import io
 import os
 import shutil
 import socket
@@ -84,8 +85,10 @@ class Verdicts(unittest.TestCase):
 
     def test_broken_chains(self) -> None:
         for artifact, claims, code in [
-            ("attestation", {"humanInteractive": True}, "human_involved"), ("grant", {"subject": "x"}, "artifacts_mismatch"),
-            ("policyDecision", {"decision": "deny"}, "policy_denied"), ("sessionReceipt", {"iat": 1}, "artifact_malformed"),
+            ("attestation", {"humanInteractive": True}, "human_involved"),
+            ("grant", {"subject": "x"}, "artifacts_mismatch"),
+            ("policyDecision", {"decision": "deny"}, "policy_denied"),
+            ("sessionReceipt", {"iat": 1}, "artifact_malformed"),
             ("triggerReceipt", {"kind": "human_request"}, "artifacts_mismatch"),
             ("originProof", {"bindingHash": "x"}, "artifact_malformed"), ("attestation", {"iss": "x"}, "key_purpose"),
         ]:
@@ -190,7 +193,8 @@ def server(*command: str) -> Iterator[int]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
-    process = subprocess.Popen([part.format(port=port) for part in command], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([part.format(port=port) for part in command], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
     try:
         yield port
     finally:
@@ -261,12 +265,13 @@ class Flask:
 
     def __init__(self, gate: Gate, store: Store, **more: Any) -> None:
         app = flask.Flask("api")
-        app.wsgi_app = wsgi.Middleware(  # type: ignore[method-assign]
+        app.wsgi_app = wsgi.Middleware(
             app.wsgi_app, gate=gate, store=store, routes={"POST /posts": route(gate, **more)})
 
         @app.post("/posts")
         def make() -> Any:
-            return {"made": flask.request.json["text"], "code": flask.request.environ["actionproof"].code}, 201  # type: ignore[index]
+            verdict = flask.request.environ["actionproof"]
+            return {"made": flask.request.get_json()["text"], "code": verdict.code}, 201
 
         self._client = app.test_client()
 
@@ -316,8 +321,7 @@ class Adapters(unittest.TestCase):
         for make in (fastapi_app, starlette_app, Flask):
             with self.subTest(make.__name__):
                 client = make(KIT.gate(), MemoryStore())
-                ask = lambda name, body: client.post(
-                    f"/.well-known/actionproof/{name}", content=dump(body), headers={"content-type": "application/json"})
+                ask = lambda name, body: client.post(f"/.well-known/actionproof/{name}", content=dump(body), headers={})
                 challenge = ask("challenge", binding).json()
                 request = {"envelope": KIT.envelope(challenge), "binding": challenge["binding"]}
                 answers = [ask("verify", r) for r in (request, request, {"envelope": {}}, {"x": 1})]
@@ -343,7 +347,7 @@ class Adapters(unittest.TestCase):
         routes = {"POST /posts": route(gate)}
         inner: Any = None
         list(wsgi.Middleware(inner, gate=gate, store=MemoryStore(), routes=routes)(
-            {"REQUEST_METHOD": "POST", "PATH_INFO": "/posts", "CONTENT_LENGTH": "9", "wsgi.input": open(os.devnull, "rb")},
+            {"REQUEST_METHOD": "POST", "PATH_INFO": "/posts", "CONTENT_LENGTH": "9", "wsgi.input": io.BytesIO()},
             lambda status, _: response.append(status)))
         self.assertEqual(response, ["400 Bad Request"])
 

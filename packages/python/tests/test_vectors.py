@@ -107,7 +107,8 @@ class Vectors(unittest.TestCase):
     def test_chains(self) -> None:
         def judge(file: Any, v: Any) -> None:
             gate = VectorGate(file, v)
-            whole = {"envelope": {**file["envelope"], **v.get("envelope", {})}, "binding": v.get("binding", file["binding"])}
+            envelope = {**file["envelope"], **v.get("envelope", {})}
+            whole = {"envelope": envelope, "binding": v.get("binding", file["binding"])}
             request = _read(_REQUEST, v["request"].encode() if "request" in v else json.dumps(whole).encode())
             gate.admit(request["envelope"], _binding(request["binding"]))
 

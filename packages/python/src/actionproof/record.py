@@ -126,6 +126,8 @@ class Export:
 
     def _share(self, name: str, value: Any) -> None:
         if name == "roots":
+            if not isinstance(value, dict) or value.keys() != {"registry", "auditor"}:
+                return self._malformed("the roots are not two keys")
             roots = [parse_root(json.dumps(value[of]).encode(), purpose) for of, purpose in (
                 ("registry", "signer_certificate"), ("auditor", "deployment_certificate"))]
             if len(self.trusts) == _MAX_TRUSTS:
@@ -166,11 +168,17 @@ class Export:
 
     def _record(self, r: Any, now: int) -> Judged:
         if not isinstance(r, dict) or not r.keys() <= _MEMBERS or not isinstance(r.get("artifacts"), list) or not all(
-                isinstance(r.get(name, ""), str) for name in _TEXTS):
-            self._malformed("the record has an unknown member, no artifacts, or one of another type")
+                isinstance(r.get(name, ""), str) for name in _TEXTS) or not {"started", "state"} <= r.keys():
+            self._malformed("the record has an unknown member, lacks one, or has one of another type")
+        try:
+            _time(r["started"])
+            _time(r.get("finished", r["started"]))
+        except ValueError:
+            self._malformed("the record has no time")
         tokens: dict[str, str] = {}
         for a in r["artifacts"]:
-            if set(a) != {"name", "token"} or a["name"] not in _NAMES - tokens.keys() or not isinstance(a["token"], str):
+            good = isinstance(a, dict) and set(a) == {"name", "token"} and isinstance(a["token"], str)
+            if not good or a["name"] not in _NAMES - tokens.keys():
                 self._malformed("an artifact has another name, or occurs twice")
             tokens[a["name"]] = a["token"]
         if "reputation" in tokens or "answer" in r:
@@ -244,8 +252,9 @@ class _Judge:
             refuse_if(not bound, "challenge_refused", "the challenge is for another operation")
             method, _, rest = asked.resource.partition(" ")
             target, _, message = rest.partition(" ")
-            same("record_mismatch", "record", r.get("bindingHash", ""), chain.binding.hash(), r.get("method", ""), method,
-                 r.get("path", ""), target.partition("?")[0], r.get("message", ""), message)
+            same("record_mismatch", "record", r.get("bindingHash", ""), chain.binding.hash(),
+                 r.get("method", ""), method, r.get("path", ""), target.partition("?")[0],
+                 r.get("message", ""), message)
 
         def of(step: Callable[[], None], member: str, name: str, claim: str) -> None:
             alone = name == "triggerReceipt" and envelope[name] and not envelope["originProof"]
@@ -258,18 +267,20 @@ class _Judge:
             refuse_if(r.get("manifest", manifest.hash) != manifest.hash, "record_mismatch")
 
         def proof() -> None:
-            o = past.open(REQUEST_PROOF, self.tokens.get("requestProof", ""), manifest.expected(REQUEST_PROOF), chain.at)
+            expected = manifest.expected(REQUEST_PROOF)
+            o = past.open(REQUEST_PROOF, self.tokens.get("requestProof", ""), expected, chain.at)
             proves(o.claims, r.get("capabilityId", ""), chain.binding)
             if "capability" in self.tokens:
                 c = unverified(CAPABILITY, self.tokens["capability"], "HS256")
-                same("record_mismatch", "record", c["jti"], r["capabilityId"], Binding.of(c["binding"]).hash(),
+                same("record_mismatch", "record", c["jti"], r.get("capabilityId", ""), Binding.of(c["binding"]).hash(),
                      chain.binding.hash())
 
         def statement() -> None:
             s = past.open(STATEMENT, self.tokens["agentStatement"], manifest.expected(STATEMENT), chain.at).claims
             same("statement_mismatch", "statement", s["owner"], _owner(self.trusted.roots[0].public),
                  s["statementHash"], chain.binding.content_hash, s["bindingHash"], chain.binding.hash(),
-                 s["agent"], chain.binding.subject, s["session"], r.get("session", ""), s["eventId"], r.get("event", ""))
+                 s["agent"], chain.binding.subject, s["session"], r.get("session", ""),
+                 s["eventId"], r.get("event", ""))
 
         steps = [
             ("call", call), ("origin proof and trigger receipt",
@@ -306,6 +317,7 @@ class _Judge:
             head = unverified(SESSION_RECEIPT, self.tokens["sessionReceipt"]).get("interactions")
             said = r.get("interactions")
             want = head and {"number": head["number"], "head": head.get("headHash"), "open": head.get("openCalls")}
+            refuse_if(not isinstance(said, dict | None), "record_mismatch", "the record has no interactions")
             given = said and {name: said.get(name) for name in ("number", "head", "open")}
             if given and not given["number"]:
                 given["number"] = 0

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from .claims import REVOCATION_LIST, ROOTS, SIGNER_CERTIFICATE, Claims, Kind, Shape, decode, rebuilt, sha256, without_null
+from .claims import (REVOCATION_LIST, ROOTS, SIGNER_CERTIFICATE, Claims, Kind, Shape, decode, rebuilt, sha256,
+                     without_null)
 from .problem import Refusal, refuse, refuse_if
 from .strictjson import Malformed, parse
 from .token import (SECOND, Expected, Moment, Root, cut_key_id, parse_rooted, parse_token, post_quantum_key,

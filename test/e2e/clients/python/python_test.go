@@ -15,7 +15,10 @@ import (
 	"github.com/actionproof/mediator/test/differential"
 )
 
-const python = "/usr/bin/python3" // with Debian's packages: run make setup
+const (
+	python = "/usr/bin/python3" // with Debian's packages: run make setup
+	root   = "../../../../packages/python"
+)
 
 var (
 	requests = flag.Int("requests", 400, "the number of calls that both languages judge")
@@ -26,7 +29,7 @@ func run(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Dir = dir
-	source, err := filepath.Abs("src")
+	source, err := filepath.Abs(filepath.Join(root, "src"))
 	check.Must(t, err)
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	if name == python {
@@ -39,11 +42,11 @@ func run(t *testing.T, dir, name string, args ...string) {
 
 // TestPackage runs the package's own tests: the golden vectors, stores, and adapters.
 func TestPackage(t *testing.T) {
-	run(t, ".", python, "-m", "unittest", "tests.test_vectors", "tests.test_gate")
+	run(t, root, python, "-m", "unittest", "tests.test_vectors", "tests.test_gate")
 }
 
 func TestTypes(t *testing.T) {
-	run(t, ".", python, "-m", "mypy", "--cache-dir", t.TempDir())
+	run(t, root, python, "-m", "mypy", "--cache-dir", t.TempDir())
 }
 
 // TestDifferential: one verdict in both languages, of every call and every trust.
@@ -55,18 +58,18 @@ func TestDifferential(t *testing.T) {
 	differential.Write(t, w, *requests, *seed)
 	check.Must(t, w.Flush())
 	check.Must(t, f.Close())
-	run(t, ".", python, "tests/differential.py", path)
+	run(t, root, python, "tests/differential.py", path)
 }
 
 var block = regexp.MustCompile("(?s)```(sh|python)\n(.*?)```")
 
 // TestReadme follows the README in a copy of the package.
 func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	check.Must(t, err)
 	dir := t.TempDir()
 	for _, name := range []string{"src", "pyproject.toml", "README.md"} {
-		run(t, ".", "cp", "-r", name, dir)
+		run(t, root, "cp", "-r", name, dir)
 	}
 	followed := 0
 	for _, m := range block.FindAllStringSubmatch(string(readme), -1) {
