@@ -235,13 +235,18 @@ def rebuilt(shape: Shape, given: Any) -> Claims:
     return out
 
 
-def without_null(value: Any) -> Any:
-    """A document whose reader takes null for empty, without it."""
-    if isinstance(value, dict):
-        return {name: without_null(member) for name, member in value.items() if member is not None}
-    if isinstance(value, list):
-        return ["" if item is None else without_null(item) for item in value]
-    return {} if value is None else value
+def without_null(of: Any, value: Any) -> Any:
+    """A document whose reader takes null for empty, without null. of is its shape."""
+    if value is None:
+        return _empty(of)
+    if isinstance(of, dict) and isinstance(value, dict):
+        shape = {name.rstrip("?"): member for name, member in of.items()}
+        return {name: without_null(shape[name], v) if name in shape else v for name, v in value.items()}
+    if of == "m" and isinstance(value, dict):
+        return {name: "" if text is None else text for name, text in value.items()}
+    if of == "l" and isinstance(value, list):
+        return ["" if text is None else text for text in value]
+    return value
 
 
 _TYPES: dict[str, type] = {"b": bool, "i": int, "w": int, "l": list, "n": list, "m": dict}

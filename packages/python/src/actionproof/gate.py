@@ -335,7 +335,7 @@ def _read(shape: Shape, body: bytes) -> Claims:
     """A request to an endpoint. Missing and null mean empty."""
     refuse_if(len(body) > _MAX_REQUEST, "query_malformed", f"the request has more than {_MAX_REQUEST} bytes")
     try:
-        return rebuilt(shape, without_null(parse(body)))
+        return rebuilt(shape, without_null(shape, parse(body)))
     except Malformed as error:
         raise Refusal("query_malformed", f"the request is malformed: {error}") from None
 

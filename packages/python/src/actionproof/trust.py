@@ -69,7 +69,7 @@ def parse_bundle(raw: bytes) -> Bundle:
     """Reads a trust bundle, and verifies nothing."""
     refuse_if(len(raw) > _MAX_BUNDLE, "trust_malformed", "the trust bundle is too large")
     try:
-        b = rebuilt(_BUNDLE, without_null(parse(raw)))
+        b = rebuilt(_BUNDLE, without_null(_BUNDLE, parse(raw)))
     except Malformed as error:
         raise Refusal("trust_malformed", f"the trust bundle is malformed: {error}") from None
     return Bundle(b["certificates"], b["deploymentCertificate"], b["revocations"])
