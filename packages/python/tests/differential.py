@@ -57,6 +57,8 @@ def main(path: str) -> int:
         for number, text in enumerate(file, 1):
             line = json.loads(text)
             api.now = line["now"]
+            if "trust" in line and "\ufffd" in text:
+                continue  # Go has judged bytes that are no UTF-8, which the line cannot hold
             got = api.trust(line["trust"]) if "trust" in line else api.request(line["request"])
             lines += 1
             if got != (line["status"], line["code"]):
