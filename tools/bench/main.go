@@ -59,7 +59,7 @@ func run(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&o.quick, "quick", false, "try each cell for a moment, and only print the report")
 	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which the medians count")
-	f.DurationVar(&o.duration, "duration", 700*time.Millisecond, "of one cell in one round")
+	f.DurationVar(&o.duration, "duration", 600*time.Millisecond, "of one cell in one round")
 	f.StringVar(&only, "only", "", "only cells like 'post (durable|receipts) 16', and only print the report")
 	err := f.Parse(args)
 	if err == nil {

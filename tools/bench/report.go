@@ -46,7 +46,7 @@ func (r *results) over(format string, of figure, do func(f []float64) float64, n
 		return "–"
 	}
 	slices.Sort(values)
-	return fmt.Sprintf(format, values[len(values)/2])
+	return fmt.Sprintf(format, values[(len(values)-1)/2])
 }
 
 func (r *results) ms(of figure, name string) string {
