@@ -177,7 +177,7 @@ func TestHeadersOnly(t *testing.T) {
 	for _, line := range [][2]string{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(line[0], func(t *testing.T) {
 			p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) {
-				o.Load.Calls, o.Timeouts.Step, o.Timeouts.Forward = 20, time.Second, time.Second
+				o.Load.Calls, o.Timeouts.Step, o.Timeouts.Forward = 20, 5*time.Second, 5*time.Second
 			})
 			other, err := p.sessions.OpenListening(trigger.Event{ID: "evt_2"}, "worker-1", nil)
 			must(t, err)
