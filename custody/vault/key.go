@@ -65,8 +65,9 @@ func (k *Key) Open(ctx context.Context) error {
 	return nil
 }
 
-// stale is the greatest age of a reading when a key signs.
-const stale = 5 * time.Second
+// stale is the greatest age of a reading when a key signs. A caller waits for a new reading from aged on, so that a slow
+// machine does not find the old one stale in between.
+const stale, aged = 5 * time.Second, 4 * time.Second
 
 // An unused key is read every idle × Refresh. Each reading is two lines in Vault's audit log.
 const idle = 5
@@ -102,17 +103,17 @@ func (k *Key) watch(ctx context.Context) {
 }
 
 // used reads the key for a signature: in the background if the last reading is older than Refresh, first if it is
-// older than stale.
+// older than aged.
 func (k *Key) used(ctx context.Context) {
 	o := k.session.server.o
 	switch age := k.age(); {
-	case age > stale || age < -stale:
+	case age > aged || age < -aged:
 		if k.lately() != nil {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, patience)
 			defer cancel()
 		}
-		_ = k.within(ctx, stale)
+		_ = k.within(ctx, aged)
 	case age > o.Refresh:
 		k.readOnce()
 	}
