@@ -50,10 +50,10 @@ func TestRotation(t *testing.T) {
 		p          *translog.Policy
 		old, fresh string // the code of the refusal
 	}{
-		"both keys":       {both, "", ""},
-		"the old key":     {before, "", "log_unwitnessed"},
-		"the new key":     {after, "log_unwitnessed", ""},
-		"a stranger's":    {read(vkey("N") + witness), "log_unwitnessed", "log_unwitnessed"},
+		"both keys":    {both, "", ""},
+		"the old key":  {before, "", "log_unwitnessed"},
+		"the new key":  {after, "log_unwitnessed", ""},
+		"a stranger's": {read(vkey("N") + witness), "log_unwitnessed", "log_unwitnessed"},
 		"another witness": {read(vkey("L") + "\n" + vkey("M") + "\nwitness x " + logtest.NewWitness(t, "X").Key +
 			"\nquorum x\n"), "log_unwitnessed", "log_unwitnessed"},
 	} {

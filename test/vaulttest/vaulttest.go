@@ -166,7 +166,9 @@ func (s *Server) Start() error {
 }
 
 // Prefer gives the server the processor before others, as if it had a machine of its own.
-func (s *Server) Prefer() error { return syscall.Setpriority(syscall.PRIO_PGRP, s.cmd.Process.Pid, -10) }
+func (s *Server) Prefer() error {
+	return syscall.Setpriority(syscall.PRIO_PGRP, s.cmd.Process.Pid, -10)
+}
 
 // Unseal unseals the server and waits until it is active.
 func (s *Server) Unseal() error {
