@@ -387,7 +387,8 @@ func TestEachFieldOfTheManifestIsEnforced(t *testing.T) {
 		})
 	}
 	for _, f := range fields {
-		if !tried[f] && f != "egressCeiling" { // it bounds rules, which no gate sees; proxy's tests exceed it
+		// No gate sees rules, or signatures for edges: the tests of proxy and of the processes exceed their policies.
+		if !tried[f] && f != "egressCeiling" && !strings.HasPrefix(f, "webBotAuthPolicy.") {
 			t.Errorf("no violation of %s", f)
 		}
 	}
