@@ -278,22 +278,22 @@ func (b *between) Edit(ctx context.Context, do func(dir string) error) error {
 func TestRulesAtOnce(t *testing.T) {
 	r := newRig(t)
 	store := &between{Folder: r.store}
-	r.Registrar = registrar.New(registrar.Options{Key: r.registry, Lifetime: 24 * time.Hour, Store: store, Now: r.clock})
+	tried := registrar.New(registrar.Options{Key: r.registry, Lifetime: 24 * time.Hour, Store: store, Now: r.clock})
 	before, err := r.signed(t, r.auditor, rules)
 	check.Must(t, err)
 	after, err := r.signed(t, r.auditor, strings.Replace(rules, "serial: 7", "serial: 8", 1))
 	check.Must(t, err)
 	set := make(chan error, 1)
 	store.do = func() {
-		go func() { set <- r.SetRules(t.Context(), after) }()
+		go func() { set <- tried.SetRules(t.Context(), after) }()
 		select {
 		case err := <-set:
 			set <- err
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	check.Must(t, r.SetRules(t.Context(), before), <-set)
-	now, err := r.Rules()
+	check.Must(t, tried.SetRules(t.Context(), before), <-set)
+	now, err := tried.Rules()
 	check.Must(t, err)
 	if now.Serial != 8 {
 		t.Errorf("the rules with the number %d are in force", now.Serial)
