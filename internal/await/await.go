@@ -6,41 +6,43 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/internal/files"
 )
 
 // ErrPending marks an error that can disappear with time, such as a key that the registry has not certified yet.
 var ErrPending = errors.New("not certified yet")
 
-const period = 50 * time.Millisecond
-
-// For calls try until it succeeds, fails with an error that is not [Pending], or ctx ends. It logs once what it waits
-// for.
-func For[T any](ctx context.Context, log *zap.Logger, what string, try func() (T, error)) (T, error) {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	var because error
-	for {
-		v, err := try()
-		if err == nil || !Pending(err) {
-			return v, err
+// For calls try until it succeeds, fails with an error that is not [Pending], or ctx ends: again when one of the files
+// may have changed, and each second. It logs once what it waits for.
+func For[T any](ctx context.Context, log *zap.Logger, what string, paths []string, try func() (T, error)) (v T,
+	err error) {
+	trying, end := context.WithCancel(ctx)
+	defer end()
+	because, said := ErrPending, false
+	err = because // until it is tried
+	files.Follow(trying, paths, func() error {
+		if v, err = try(); err == nil || !Pending(err) {
+			end()
+			return nil
 		}
-		if because == nil {
-			log.Warn("not ready: waiting for "+what, zap.String("because", err.Error()))
-		}
-		if because == nil || ctx.Err() == nil { // later errors come from the end of ctx
+		if because == ErrPending || ctx.Err() == nil { //nolint:errorlint // nothing tried yet; later errors come from ctx
 			because = err
 		}
-		select {
-		case <-ctx.Done():
-			return v, fmt.Errorf("stopped while waiting for %s: %w", what, because)
-		case <-tick.C:
+		return err
+	}, func(err error) {
+		if !said {
+			log.Warn("not ready: waiting for "+what, zap.String("because", err.Error()))
 		}
+		said = true
+	})
+	if err == nil || !Pending(err) {
+		return v, err
 	}
+	return v, fmt.Errorf("stopped while waiting for %s: %w", what, because)
 }
 
 // Pending reports whether err can disappear with time: a missing file, a custody that does not answer, or [ErrPending].

@@ -16,7 +16,7 @@ func TestWaitForSaysTheCause(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	tries := 0
-	_, err := await.For(ctx, zap.NewNop(), "Vault", func() (int, error) {
+	_, err := await.For(ctx, zap.NewNop(), "Vault", nil, func() (int, error) {
 		if tries++; tries == 1 {
 			return 0, custody.Unavailable(nil, "Vault is sealed")
 		}

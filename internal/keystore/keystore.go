@@ -114,7 +114,7 @@ func (v *vaultStore) Open(ctx context.Context) error {
 	for ; len(v.closed) > 0; v.closed = v.closed[1:] {
 		key := v.closed[0]
 		open := func() (struct{}, error) { return struct{}{}, key.Open(ctx) }
-		if _, err := await.For(ctx, v.log, "Vault", open); err != nil {
+		if _, err := await.For(ctx, v.log, "Vault", nil, open); err != nil {
 			return err
 		}
 	}

@@ -45,9 +45,8 @@ type followedBundle struct {
 func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*certificateFollower, error) {
 	f := &certificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, verifying: &p.Trust, log: p.Log}
 	p.certificates.Store(f)
-	_, err := WaitFor(ctx, p, "a trust bundle that certifies this process's keys", func() (struct{}, error) {
-		return struct{}{}, f.follow(ctx)
-	})
+	const what = "a trust bundle that certifies this process's keys"
+	_, err := WaitFor(ctx, p, what, []string{c.Bundle}, func() (struct{}, error) { return struct{}{}, f.follow(ctx) })
 	return f, err
 }
 

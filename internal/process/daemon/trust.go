@@ -29,9 +29,9 @@ func (p *Process) notReady() error {
 }
 
 // WaitFor is [await.For]. Meanwhile /readyz says what the process waits for, and why.
-func WaitFor[T any](ctx context.Context, p *Process, what string, try func() (T, error)) (T, error) {
+func WaitFor[T any](ctx context.Context, p *Process, what string, paths []string, try func() (T, error)) (T, error) {
 	defer p.waiting.Store(nil)
-	return await.For(ctx, p.Log, what, func() (T, error) {
+	return await.For(ctx, p.Log, what, paths, func() (T, error) {
 		v, err := try()
 		if err != nil {
 			why := what + " (" + err.Error() + ")"
@@ -75,7 +75,8 @@ func checkBundle(path string, roots []evidence.Root) error {
 
 // WaitForRoots waits for the pinned root keys.
 func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) (err error) {
-	p.Roots, err = WaitFor(ctx, p, "the pinned root keys", func() ([]evidence.Root, error) {
+	paths := []string{c.Registry, c.Auditor}
+	p.Roots, err = WaitFor(ctx, p, "the pinned root keys", paths, func() ([]evidence.Root, error) {
 		return deployed.ReadRoots(c.Registry, c.Auditor)
 	})
 	return err
@@ -112,9 +113,8 @@ type TrustFollower struct {
 // WaitForTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or
 // lacks the certificate of the deployment.
 func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
-	return WaitFor(ctx, p, "a trust bundle with the certificate of the deployment", func() (*TrustFollower, error) {
-		return p.readTrust(c, strict)
-	})
+	const what = "a trust bundle with the certificate of the deployment"
+	return WaitFor(ctx, p, what, []string{c.Bundle}, func() (*TrustFollower, error) { return p.readTrust(c, strict) })
 }
 
 // readTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict.
@@ -261,7 +261,7 @@ func (w *trustFollowers) follow() (unread error) {
 // WaitForManifest waits until the manifest of a plan exists. It returns nil for a plan without a manifest.
 func (p *Process) WaitForManifest(ctx context.Context, plan Plan) (*policy.Manifest, *policy.Strict, error) {
 	var strict *policy.Strict
-	m, err := WaitFor(ctx, p, "the manifest", func() (m *policy.Manifest, err error) {
+	m, err := WaitFor(ctx, p, "the manifest", []string{plan.Manifest}, func() (m *policy.Manifest, err error) {
 		m, strict, err = readManifest(plan)
 		return m, err
 	})

@@ -196,7 +196,11 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 // Serve waits for the owners' files. Then the node takes receipts.
 func (p *process) Serve(ctx context.Context, group *errgroup.Group, _ *daemon.Configured[config.Reputation]) error {
 	c := p.config
-	_, err := daemon.WaitFor(ctx, p.Process, "the files of the owners", func() (struct{}, error) {
+	var bundles []string
+	for _, o := range c.Owners {
+		bundles = append(bundles, o.Bundle)
+	}
+	_, err := daemon.WaitFor(ctx, p.Process, "the files of the owners", bundles, func() (struct{}, error) {
 		return struct{}{}, p.owners.take(c)
 	})
 	if err != nil {

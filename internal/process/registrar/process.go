@@ -249,7 +249,8 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 		}
 		return err
 	}
-	_, err := daemon.WaitFor(ctx, p.Process, "the registrar's rules", func() (struct{}, error) {
+	paths := []string{p.config.Rules}
+	_, err := daemon.WaitFor(ctx, p.Process, "the registrar's rules", paths, func() (struct{}, error) {
 		err := read()
 		if refused := new(registrar.Refusal); errors.As(err, &refused) && err.Error() != said {
 			said = err.Error()

@@ -59,7 +59,7 @@ func (p *sidecar) readSecrets(ctx context.Context, secrets []*vault.Secret, mayW
 	for _, s := range secrets {
 		read := func() (string, error) { return s.Secret(ctx) }
 		if mayWait {
-			_, err = await.For(ctx, p.Log, s.String(), read)
+			_, err = await.For(ctx, p.Log, s.String(), nil, read)
 		} else {
 			_, err = read()
 		}
