@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,7 +142,7 @@ func TestVaultRoles(t *testing.T) {
 		"runtime": evidence.PurposeRuntimeAttestation, "session": evidence.PurposeAgentSession,
 		"requestProof":       evidence.PurposeRequestProof,
 		"interactionReceipt": evidence.PurposeInteraction, "appraiser": evidence.PurposeAppraiser,
-		"agentStatement": evidence.PurposeStatement,
+		"agentStatement": evidence.PurposeStatement, "webBotAuth": evidence.PurposeWebBotAuth,
 	}
 	files := map[string]string{"trigger": "trigger.yaml", "control": "control.yaml", "serve": "mediator.yaml",
 		"reputation": "reputation.yaml"}
@@ -156,12 +157,13 @@ func TestVaultRoles(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range bootstrap.Roles {
+	roles := append(slices.Clone(bootstrap.Roles), bootstrap.BotAuth)
+	for _, r := range roles {
 		if named[r.Process+" "+r.Purpose] != r.Key {
 			t.Errorf("%+v: the example names the key %q", r, named[r.Process+" "+r.Purpose])
 		}
 	}
-	if len(named) != len(bootstrap.Roles) {
+	if len(named) != len(roles) {
 		t.Errorf("the examples name %d keys: %v", len(named), named)
 	}
 	if r := bootstrap.Roots; len(r) != 2 || r[0].Purpose != evidence.PurposeSignerCertificate ||
