@@ -197,7 +197,7 @@ type StatementPolicy struct {
 type WebBotAuthPolicy struct {
 	Allowed
 	KeyCustody
-	// MaxDirectoryAgeMs is how long a verifier may cache the directory. A new version of a key signs only after that.
+	// MaxDirectoryAgeMs bounds the time that verifiers cache the directory. A key's new version signs only after that.
 	MaxDirectoryAgeMs int64 `json:"maxDirectoryAgeMs"`
 }
 

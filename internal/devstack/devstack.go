@@ -138,8 +138,8 @@ func (s *Stack) StartProcess(name, file string) error {
 	p := &Process{Name: name, Endpoint: "unix:" + s.Socket(name), Done: make(chan struct{})}
 	p.Cmd = exec.Command(self, name, "--config", filepath.Join(s.Dir, file)) //nolint:gosec // this program itself
 	p.Cmd.Stdout, p.Cmd.Stderr = log, log
-	if p.Cmd.Env = os.Environ(); name != "serve" {
-		p.Cmd.Env = append(p.Cmd.Env, "GOMAXPROCS=1") // a post uses them one after the other
+	if name != "serve" { // a post uses the others one after the other
+		p.Cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	}
 	p.Cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := p.Cmd.Start(); err != nil {

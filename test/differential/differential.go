@@ -28,7 +28,7 @@ type Line struct {
 	Now     float64  `json:"now"`    // Unix seconds
 	Status  string   `json:"status"` // verified, refused, absent or unavailable
 	Code    string   `json:"code"`   // ok if verified
-	// Fault names what was changed, for whoever looks for the cause of a difference.
+	// Fault names the change, to find the cause of a difference.
 	Fault string `json:"fault"`
 }
 

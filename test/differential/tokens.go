@@ -31,7 +31,7 @@ func (m *maker) sign(purpose, header, payload string) string {
 	return input + "." + b64.EncodeToString(mac.Sum(nil))
 }
 
-// parts fails for what an earlier change has left without a header and claims in JSON.
+// parts fails for a token that an earlier change has robbed of its header or its claims in JSON.
 func parts(token string) (header, payload string, signature []byte, ok bool) {
 	p := strings.Split(token, ".")
 	if len(p) != 3 {

@@ -49,7 +49,7 @@ func layers(o options, custody string) []layer {
 	}
 }
 
-// rules are those of the measured sidecar. HOST is the upstream.
+// rules configure the measured sidecar. HOST is the upstream.
 const rules = `
 actions:
   - name: post
@@ -154,7 +154,7 @@ func (b *stand) startVault() (custody string, t target, err error) {
 		v.Address, v.CAFile, strings.Join(keys, ", "), secrets), t, nil
 }
 
-// batch is how many signatures a request to Vault asks for where batches are measured.
+// batch is the number of signatures in one request to Vault, where batches are measured.
 const batch = 32
 
 // signature asks Vault for so many signatures.
