@@ -48,21 +48,32 @@ func (k *Key) apartLook(ctx context.Context, maxAge time.Duration) look.Observat
 }
 
 // apart checks that the token can only read own and cannot use forbidden. It repeats a good result of the same token
-// that is younger than maxAge.
+// that is younger than maxAge. All callers share one question, which goes on when a caller leaves: on a busy Vault,
+// each question that is broken off would cost its whole work again.
 func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own,
 	forbidden []string) look.Observation {
 	asked, token := e.server.o.Now(), e.client.Token()
 	if good := e.good.Load(); good != nil && good.token == token && asked.Sub(good.at) < maxAge {
 		return good.seen
 	}
-	seen := e.lookApart(ctx, purpose, own, forbidden)
-	switch seen.Result {
-	case look.Holds:
-		e.good.Store(&goodToken{token: token, at: asked, seen: seen})
-	case look.Contradicts:
-		e.good.Store(nil) // an earlier good result must not be repeated
+	done := e.looks.DoChan("", func() (any, error) {
+		asked, token := e.server.o.Now(), e.client.Token()
+		seen := e.lookApart(e.ctx, purpose, own, forbidden)
+		switch seen.Result {
+		case look.Holds:
+			e.good.Store(&goodToken{token: token, at: asked, seen: seen})
+		case look.Contradicts:
+			e.good.Store(nil) // an earlier good result must not be repeated
+		}
+		return seen, nil
+	})
+	select {
+	case made := <-done:
+		return made.Val.(look.Observation)
+	case <-ctx.Done():
+		return look.New(look.Apart, look.NotObserved,
+			fmt.Sprintf("Vault has not said yet what the token for the %s may do.", e.name))
 	}
-	return seen
 }
 
 type goodToken struct {
@@ -72,7 +83,7 @@ type goodToken struct {
 }
 
 func (e *session) lookApart(ctx context.Context, purpose string, own, forbidden []string) look.Observation {
-	ctx, cancel := context.WithTimeout(ctx, e.server.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, patientTimeout)
 	defer cancel()
 	token, err := e.token(ctx)
 	var may []string

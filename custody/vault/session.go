@@ -24,7 +24,7 @@ type session struct {
 	reached atomic.Bool               // the last request succeeded
 	until   atomic.Pointer[time.Time] // the token's end; nil if it has none
 
-	logins singleflight.Group
+	logins, looks singleflight.Group
 
 	mu      sync.Mutex // held while logging in
 	given   bool       // from a login, and to be given back
@@ -36,9 +36,10 @@ type session struct {
 	ctx context.Context // of the server
 }
 
-// loginTimeout bounds a login, for which Vault writes to its storage. It is longer than that of other requests: when a
-// thousand sidecars start at once, each login that is broken off has cost Vault its work, and must begin again.
-const loginTimeout = 30 * time.Second
+// patientTimeout bounds a login, for which Vault writes to its storage, and the question what a token may do, for which
+// Vault reads a hundred paths. It is longer than that of other requests: when a thousand sidecars start at once, each
+// request that is broken off has cost Vault its work, and must begin again.
+const patientTimeout = 30 * time.Second
 
 // The pause after a failed login doubles.
 const minPause, maxPause = 200 * time.Millisecond, 5 * time.Second
@@ -112,7 +113,7 @@ func (e *session) logIn(old string) error {
 	if e.failure != nil && e.server.o.Now().Sub(e.failed) < e.pause {
 		return e.failure
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, loginTimeout)
+	ctx, cancel := context.WithTimeout(e.ctx, patientTimeout)
 	defer cancel()
 	secret, err := e.authenticate(ctx, old)
 	if err != nil {

@@ -34,7 +34,7 @@ type Options struct {
 	Address string // https://host:port; http only for a loopback address
 	CAFile  string // PEM certificates of Vault's authority; the system's if empty
 	Mount   string // of the Transit engine; transit if empty
-	// Timeout bounds one request but a login; 2 s if 0.
+	// Timeout bounds one request but logins and questions what a token may do; 2 s if 0.
 	Timeout time.Duration
 	// Refresh is how often a used key is read; 2 s if 0. An unused one is read a fifth as often.
 	Refresh time.Duration
@@ -93,7 +93,7 @@ func NewServer(o Options) (*Server, error) {
 	}
 	if s.base, err = api.NewClient(&api.Config{
 		Address: o.Address, HttpClient: &http.Client{Transport: bounded{s.transport}},
-		Timeout:    loginTimeout, // a context bounds each other request
+		Timeout:    patientTimeout, // a context bounds each other request
 		MaxRetries: 0,            // a post does not wait for retries of a second
 	}); err != nil {
 		return nil, fmt.Errorf("vault: %w", err)

@@ -57,7 +57,8 @@ func (p *Process) identified(context.Context) error {
 }
 
 // signs checks that each role has a key version that signs, and that Vault, where it holds the keys, answers. It asks
-// Vault only if the last request to Vault failed.
+// Vault only if the last request to Vault failed, and what a key's token may do at most once a minute: many probes of a
+// busy Vault's processes must not make it busier.
 func (p *Process) signs(ctx context.Context) error {
 	for _, r := range p.Roles {
 		if _, err := r.Key.Signs(ctx); err != nil {
@@ -68,7 +69,7 @@ func (p *Process) signs(ctx context.Context) error {
 		return nil
 	}
 	for _, r := range p.Roles {
-		_ = r.Key.Observe(ctx, 0)
+		_ = r.Key.Observe(ctx, time.Minute)
 	}
 	if login := p.vaultAway(); login != "" {
 		return errors.New("Vault fails the requests of the " + login)
