@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import glob
 import io
@@ -71,11 +72,22 @@ class Verdicts(unittest.TestCase):
              ("refused", "proof_access_token")),
             ("method override", "POST", "/posts?a=1", good | {"x_http_method": "PUT"}, BODY,
              ("refused", "override_refused")),
+            ("a URL in the query", "POST", "/posts?a=http://h1", good, BODY, ("refused", "artifacts_mismatch")),
+            ("an escape that is none", "POST", "/posts%zz?a=1", good, BODY, ("refused", "request_malformed")),
+            ("a charset by RFC 2231", "POST", "/posts?a=1",
+             good | {"content-type": "application/json; charset*=iso-8859-1''utf-7"}, BODY,
+             ("refused", "content_malformed")),
             ("too large", "POST", "/posts?a=1", good, b" " * (1 << 20) + BODY, ("refused", "content_too_large")),
         ]:
             with self.subTest(name):
                 v = self.route.verify(method, url, headers, body)
                 self.assertEqual((v.status, v.code, v.consume()), (*want, v))
+
+    def test_one_resource_for_each_url(self) -> None:
+        headers = KIT.headers(self.gate, "POST", "/posts?to=/y", BODY)
+        for url in ("/posts?to=http://other/y", "/posts?to=x://y/y", "/http://other/posts?to=/y"):
+            self.assertEqual(self.route.verify("POST", url, headers, BODY).code, "artifacts_mismatch", url)
+        self.assertEqual(self.route.verify("POST", "http://h/posts?to=/y", headers, BODY).code, "ok")
 
     def test_public_url(self) -> None:
         behind = route(self.gate, public_url="https://api.example.com/v1")
@@ -350,6 +362,33 @@ class Adapters(unittest.TestCase):
             {"REQUEST_METHOD": "POST", "PATH_INFO": "/posts", "CONTENT_LENGTH": "9", "wsgi.input": io.BytesIO()},
             lambda status, _: response.append(status)))
         self.assertEqual(response, ["400 Bad Request"])
+
+    def test_server_without_raw_path(self) -> None:
+        gate, said = KIT.gate(), list[Any]()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            said.append(scope["actionproof"].code)
+
+        async def call(path: str) -> None:
+            pending = [{"type": "http.request", "body": BODY[i : i + 1], "more_body": i + 1 < len(BODY)}
+                       for i in range(len(BODY))]
+
+            async def receive() -> Any:
+                return pending.pop(0)
+
+            async def send(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    said.append(message["status"])
+
+            headers = KIT.headers(gate, "POST", "/posts/1?a=b", BODY)
+            await asgi.Middleware(app, gate=gate, store=MemoryStore(), routes={"POST /posts/{id}": route(gate)})(
+                {"type": "http", "method": "POST", "path": path, "raw_path": None,
+                 "query_string": b"" if "?" in path else b"a=b",
+                 "headers": [(k.encode(), v.encode()) for k, v in headers.items()]}, receive, send)
+
+        for path in ("/posts/1", "/posts/1?a=b"):  # the second is /posts/1%3Fa=b
+            asyncio.run(call(path))
+        self.assertEqual(said, ["ok", 403])
 
     def test_no_spelling_goes_by(self) -> None:
         gate = KIT.gate()

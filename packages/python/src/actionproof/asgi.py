@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from .adapter import EARLY, MAX_ENDPOINT_BODY, Answer, Routes, endpoint_of, unused
 from .gate import Gate, Route, Verdict
@@ -71,18 +71,19 @@ class Middleware:
         await self._app({**scope, "actionproof": verdict}, replay, checked)
 
     async def _body(self, receive: Receive, most: int, headers: list[tuple[str, str]]) -> bytes:
-        body, more = b"", True
+        body, more = bytearray(), True
         while more and len(body) <= most:
             try:
                 message = await asyncio.wait_for(receive(), self._timeout)
             except (TimeoutError, asyncio.TimeoutError):
                 raise Refusal("content_incomplete", EARLY) from None
             refuse_if(message["type"] != "http.request", "content_incomplete", EARLY)
-            body, more = body + message.get("body", b""), message.get("more_body", False)
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
         announced = [value for name, value in headers if name == "content-length"]
         short = not more and announced and announced[0].isdecimal() and int(announced[0]) != len(body)
         refuse_if(short, "content_incomplete", EARLY)
-        return body
+        return bytes(body)
 
 
 def _text(raw: bytes) -> str:
@@ -97,7 +98,7 @@ def _url(scope: Scope) -> str:
         prefixed = scope.get("root_path", "") + path
         refuse_if(unquote(sent) not in (path, prefixed), "request_malformed", "path and raw_path differ")
     query = _text(scope.get("query_string", b""))
-    return (sent or path) + ("?" + query if query else "")
+    return (sent or quote(path, safe="/$&+,:;=@!'()*~")) + ("?" + query if query else "")
 
 
 async def _send(send: Send, answer: Answer) -> None:

@@ -13,9 +13,10 @@ from .strictjson import Malformed, canonical, parse
 CAPABILITY, REQUEST_PROOF = "actionproof-capability", "actionproof-request-proof"
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
 
-_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
-_PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/\[\]%-]*")
+_ORIGIN = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+_PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/\[\]-]|%[0-9A-Fa-f]{2})*")
 _ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
+_BROKEN = re.compile("%(?![0-9A-Fa-f]{2})")
 _OVERRIDES = {"x-http-method", "x-http-method-override", "x-method-override"}
 _PARAMETERS = {"_method", "_httpmethod", *(name.replace("-", "_") for name in _OVERRIDES)}
 _WRITES = {"post", "put", "patch", "delete"}
@@ -48,6 +49,7 @@ def resource(method: str, url: str, public_url: str = "") -> str:
     path, mark, query = _ORIGIN.sub("", url, count=1).partition("?")
     path = _ORIGIN.sub("", public_url, count=1).rstrip("/") + (path or "/")
     if _PATH.fullmatch(path) is None:
+        refuse_if(_BROKEN.search(path), "request_malformed", "the path has an escape that is none")
         path = quote(unquote_to_bytes(path), safe="$&+,/:;=@")
     return f"{method} {path}{mark}{query}"
 
@@ -91,6 +93,7 @@ def require_json(fields: Fields) -> None:
     plain = not encodings or [e.casefold() for e in encodings] == ["identity"]
     refuse_if(not plain, "content_malformed", "the body has a Content-Encoding; this route takes plain JSON")
     refuse_if(len(types) != 1, "content_malformed", "the request must have exactly one Content-Type")
+    refuse_if("*" in types[0], "content_malformed", "the Content-Type has a parameter of RFC 2231")
     media, parameters = _media_type(types[0])
     refuse_if(media != "application/json" and not media.endswith("+json"), "content_malformed",
               "the Content-Type is not a JSON type")
@@ -105,7 +108,7 @@ _QUOTED = re.compile(r'\\([()<>@,;:\\"/\[\]?=])')
 
 
 def _media_type(text: str) -> tuple[str, dict[str, str]]:
-    """The media type and its parameters (RFC 2045), those of RFC 2231 decoded."""
+    """The media type and its parameters (RFC 2045)."""
     base = text.partition(";")[0]
     given: dict[str, str] = {}
     media, at = base.strip().lower(), len(base)
@@ -119,31 +122,4 @@ def _media_type(text: str) -> tuple[str, dict[str, str]]:
         value = match[2] if match[2] is not None else _QUOTED.sub(r"\1", match[3])
         good = given.setdefault(name, value) == value
     refuse_if(not good, "content_malformed", "the Content-Type is malformed")
-    return media, given | _extended(given)
-
-
-def _extended(given: dict[str, str]) -> dict[str, str]:
-    """The parameter charset, if it is spelled as RFC 2231 allows."""
-    if "charset*" in given:
-        return {"charset": value} if (value := _decoded(given["charset*"])) is not None else {}
-    parts = []
-    for n in range(len(given)):
-        plain, encoded = given.get(f"charset*{n}"), given.get(f"charset*{n}*")
-        if plain is None and encoded is None:
-            break
-        parts.append(plain or (_decoded(encoded or "") or "" if n == 0 else _unquoted(encoded or "") or ""))
-    return {"charset": "".join(parts)} if parts else {}
-
-
-def _decoded(text: str) -> str | None:
-    parts = text.split("'", 2)
-    if len(parts) < 3 or parts[0].lower() not in ("us-ascii", "utf-8"):
-        return None
-    return _unquoted(parts[2])
-
-
-def _unquoted(text: str) -> str | None:
-    if re.search("%(?![0-9A-Fa-f]{2})", text):
-        return None
-    return unquote_to_bytes(text).decode(errors="replace")
-
+    return media, given
