@@ -20,7 +20,8 @@ func CheckJSON(h http.Header) error {
 			"the request has %d Content-Type headers; this action takes exactly one, with a JSON type", len(types))
 	}
 	t, params, err := mime.ParseMediaType(types[0])
-	if err != nil || t != "application/json" && !strings.HasSuffix(t, "+json") {
+	// A charset of another spelling (RFC 2231) can hide here, and count where the body is read.
+	if err != nil || strings.Contains(types[0], "*") || t != "application/json" && !strings.HasSuffix(t, "+json") {
 		return refusal.New("content_malformed",
 			"the Content-Type %.80q is not a JSON type; if the action should take other types, set its content to raw", types[0])
 	}

@@ -222,6 +222,8 @@ func TestCheckJSON(t *testing.T) {
 		{[]string{"application/json; charset"}, nil, "not a JSON type"},
 		{[]string{"application/json; charset=utf-16"}, nil, `"utf-16" is not UTF-8`},
 		{[]string{"application/json; charset="}, nil, `not a JSON type`},
+		{[]string{"application/json; charset*=iso-8859-1''utf-7"}, nil, `not a JSON type`},
+		{[]string{"application/json; charset*0=utf-; charset*2=7"}, nil, `not a JSON type`},
 		{[]string{"application/json"}, []string{"gzip"}, `Content-Encoding "gzip"`},
 		{[]string{"application/json"}, []string{"identity", "identity"}, `Content-Encoding "identity, identity"`},
 	} {

@@ -84,8 +84,8 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	kind, params, err := mime.ParseMediaType(said)
 	// some clients decode by charset
 	c := params["charset"]
-	delete(params, "charset") // some take another one for the type
-	if err != nil || c != "" && c != "utf-8" && c != "utf8" || len(params) > 0 {
+	delete(params, "charset") // some take another one for the type, or read one that is spelled by RFC 2231
+	if err != nil || c != "" && c != "utf-8" && c != "utf8" || len(params) > 0 || strings.Contains(said, "*") {
 		plain = false
 	}
 	stream := kind == "text/event-stream"

@@ -67,6 +67,7 @@ func TestLists(t *testing.T) {
 		"too long":            {list, plain, lists + issue + strings.Repeat(" ", 5<<20) + rest, "", 200, true},
 		"compressed":          {list, plain + " in gzip", whole, "", 200, true},
 		"another charset":     {list, plain + "; charset=utf-16", whole, "", 200, true},
+		"an encoded charset":  {list, plain + "; charset*=iso-8859-1''utf-7", whole, "", 200, true},
 		"another type":        {list, "text/plain", whole, "", 200, true},
 		"a stream":            {list, stream, event(progress, whole), event(progress, kept), 200, false},
 		"a stream's fields": {list, stream, "retry: 5\nid: 7\ndata:\n\nid:8\n\n", "id: 7\nretry: 5\ndata: \n\nid: 8\n\n",

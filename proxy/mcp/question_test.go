@@ -155,6 +155,9 @@ func TestQuestions(t *testing.T) {
 					"ping\r\n\r\n" + event(pings)), "", empty, "pass reads"},
 		"in another encoding of characters": {
 			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7"}}, "data: +AHs-\n\n"), "", empty, unasked},
+		"in an encoding that is itself encoded": {
+			with(http.Header{"Content-Type": {asEvents + "; charset*=iso-8859-1''utf-7"}}, "data: +AHs-\n\n"), "", empty,
+			unasked},
 		"in an encoding that is not clear": {
 			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7; ="}}, "data: +AHs-\n\n"), "", empty, unasked},
 		"a ping in UTF-8, as its type says": {with(http.Header{"Content-Type": {asEvents + `; charset="UTF-8"`}}, ""),

@@ -17,7 +17,7 @@ import (
 // material is a valid chain, and what it earned.
 type material struct {
 	admit      gate.AdmitRequest
-	body       string
+	url, body  string
 	capability string
 	proof      string
 }
@@ -101,7 +101,7 @@ func (m *maker) chain() {
 // post makes a call to the protected route that has a fault, or none.
 func (m *maker) post() {
 	of := one(m, m.chains...)
-	r := Request{Method: http.MethodPost, URL: "/posts", Body: []byte(of.body), Headers: [][2]string{
+	r := Request{Method: http.MethodPost, URL: of.url, Body: []byte(of.body), Headers: [][2]string{
 		{"Content-Type", "application/json"}, {gate.CapabilityHeader, of.capability},
 		{gate.RequestProofHeader, of.proof}, {"Authorization", gatetest.Token},
 	}}
@@ -122,7 +122,8 @@ func (m *maker) post() {
 				"/posts?%5Fmethod=x", "/posts?method=delete", "/posts?method=POST", "/posts?a;_httpMethod=1",
 				"/posts?.method=GET", "/posts?$httpMethod=x", "/posts?+_method=PUT", "/posts?_method%00x=PUT",
 				"/po\"sts", "/posts/é", "/posts/%c3%a9",
-				"/posts/[1]", "/posts/a|b", "/posts?a|b", "/posts/(a)!*'", "//posts", "/./posts", "/posts/%zz", "/posts;v=1")
+				"/posts/[1]", "/posts/a|b", "/posts?a|b", "/posts/(a)!*'", "//posts", "/./posts", "/posts/%zz", "/posts;v=1",
+				"/posts?to=http://h/y", "/posts?to=x://h/y", "/posts?to=/y", "/posts?to=//h/y", "http://h/posts?to=/y")
 		case 4:
 			m.headers(&r)
 		case 5, 6:
@@ -174,6 +175,8 @@ func (m *maker) headers(r *Request) {
 			"application/json; a", "application/json;", "application/json; a=1; a=2",
 			"application/json; charset=utf-8; x=\"a;b\"", "text/plain", "application", "application/json, text/plain",
 			"application/json; charset*=utf-8''utf-8", "+json",
+			"application/json; charset*=x''utf-7", "application/json; charset=utf-7; charset*=x''y",
+			"application/json; charset*0=utf-7",
 			"/json", "application/json; =x", "application/json ; x=1", "application/json; x=\"\\\"\"",
 			"application/json; x=\"a")
 	case 5:
@@ -205,7 +208,9 @@ func (m *maker) prepare() {
 			content = canonical
 		}
 		b.ContentHash = evidence.HashBytes(content)
-		of := material{body: body, admit: m.kit.Build(m.t, gatetest.Plan{Binding: b})}
+		url := one(m, "/posts", "/posts", "/posts?to=/y")
+		b.Resource = http.MethodPost + " " + url
+		of := material{url: url, body: body, admit: m.kit.Build(m.t, gatetest.Plan{Binding: b})}
 		a, err := m.kit.Gate.Admit(m.t.Context(), of.admit)
 		check.Must(m.t, err)
 		of.capability, of.proof = a.Capability, m.kit.Proof(m.t, a.Capability, gatetest.Token)

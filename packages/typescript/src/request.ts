@@ -116,8 +116,9 @@ export function checkJSON(headers: HeaderList): void {
   if ((media.parameters.get('charset') ?? 'utf-8').toLowerCase() !== 'utf-8') bad('the charset is not UTF-8');
 }
 
-/** A media type, or nothing if it is malformed. */
+/** A media type, or nothing if it is malformed, or has a parameter of RFC 2231, which could be another charset. */
 function mediaType(text: string): { type: string; parameters: Map<string, string> } | undefined {
+  if (text.includes('*')) return undefined;
   const [base = ''] = text.split(';', 1);
   const type = base.trim().toLowerCase();
   const [main = '', sub, ...more] = type.split('/');
@@ -136,15 +137,7 @@ function mediaType(text: string): { type: string; parameters: Map<string, string
     parameters.set(name, value);
     rest = rest.slice(found[0].length).trimStart();
   }
-  const extended = parameters.get('charset*') ?? parameters.get('charset*0') ?? parameters.get('charset*0*');
-  if (extended !== undefined) parameters.set('charset', decodeExtended(extended));
   return { type, parameters };
-}
-
-/** The value of a parameter by RFC 2231. One that is split has no charset that is known here. */
-function decodeExtended(text: string): string {
-  const [, charset = '', value = ''] = /^([^']*)'[^']*'(.*)$/s.exec(text) ?? [];
-  return ['us-ascii', 'utf-8'].includes(charset.toLowerCase()) ? unescape(value) : 'utf-8';
 }
 
 /** The hash of a body: of its bytes, or of its JSON's canonical form. */
