@@ -143,18 +143,29 @@ export class Gate {
 
   /** Reads the files. It throws a Refusal for a weak manifest, and for a bundle without a root's signature. */
   static async open(files: Files, options: GateOptions): Promise<Gate> {
-    const { strict, trust } = await read(files);
+    const strict = await parseManifest(files.manifest);
+    const trust = await trustOf(files, strict);
     const g = new Gate(await Secret.of(files.secret), options, files, strict, trust);
     g.fresh = g.millis();
     return g;
   }
 
-  /** Replaces manifest and bundle. After a Refusal the former stay, for at most maxStale. */
+  /**
+   * Replaces manifest and bundle. After a Refusal the former stay, for at most maxStale; but a new bundle counts even
+   * if the new manifest is refused, so that revocations count at once.
+   */
   async reload(changed: Pick<Files, 'manifest' | 'bundle'>): Promise<void> {
     const at = this.millis();
-    const { strict, trust } = await read({ ...this.pinned, ...changed });
+    let refused: unknown;
+    const strict = await parseManifest(changed.manifest).catch((error: unknown) => {
+      refused = error;
+      return this.strict;
+    });
+    const trust = await trustOf({ ...this.pinned, bundle: changed.bundle }, strict);
     trust.succeeds(this.trust);
-    [this.strict, this.trust, this.fresh] = [strict, trust, at];
+    [this.strict, this.trust] = [strict, trust];
+    if (refused !== undefined) throw refused;
+    this.fresh = at;
   }
 
   private millis(): number {
@@ -352,11 +363,9 @@ function postOf(c: Claims): Post {
     runtimeId: c.runtime.runtimeId, trigger: c.runtime.trigger };
 }
 
-async function read(files: Files): Promise<{ strict: Strict; trust: Trust }> {
+async function trustOf(files: Files, strict: Strict): Promise<Trust> {
   const roots = [parseRoot(files.registry, 'signer_certificate'), parseRoot(files.auditor, 'deployment_certificate')];
-  const strict = await parseManifest(files.manifest);
   const bundle = document(files.bundle, emptyBundle, MAX_BUNDLE, 'trust_malformed');
-  const trust = await Trust.open(roots, bundle.certificates, bundle.revocations, strict.signers);
-  return { strict, trust };
+  return Trust.open(roots, bundle.certificates, bundle.revocations, strict.signers);
 }
 

@@ -44,6 +44,8 @@ test('refusals', async () => {
     [request(headers, { rawBody: Buffer.from('{"text":"hello","text":"x"}') }), 'refused', 'content_malformed'],
     [request(headers, { url: '/posts?_method=PUT' }), 'refused', 'override_refused'],
     [request({ ...headers, authorization: 'Bearer stolen' }), 'refused', 'proof_access_token'],
+    [request({ ...headers, 'content-type': 'application/json; charset=utf-7; charset*=x\'\'y' }), 'refused',
+      'content_malformed'],
     [request({ ...headers, trailer: 'x' }), 'refused', 'request_malformed'],
     [request(await proof((c) => { c.iat -= 60; c.exp -= 60; })), 'refused', 'expired'],
     [request(await proof((c) => { c.iss = 'other'; })), 'refused', 'key_purpose'],
@@ -86,6 +88,9 @@ test('old trust is unavailable, and a weak or rolled back one refused', async ()
   await assert.rejects(gate.reload(weak), { code: 'deployment_unsafe' });
   await assert.rejects(gate.reload({ ...kit.files, bundle: '{"certificates":["x"]}' }),
     { code: 'artifact_malformed' });
+  await assert.rejects(gate.reload({ ...weak, bundle: '{}' }), { code: 'deployment_unsafe' });
+  assert.equal((await gate.verify(request(await kit.headers(post)), of)).code, 'key_unknown'); // the bundle counts
+  await gate.reload(kit.files);
   now += 601_000;
   const v = await gate.verify(request(await kit.headers(post)), of);
   assert.deepEqual([v.status, v.code], ['unavailable', 'trust_stale']);
