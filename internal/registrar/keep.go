@@ -38,6 +38,7 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 		if err != nil {
 			return err
 		}
+		r.see(seen)
 		if err := rules.Check(seen, r.o.Now()); err != nil {
 			return err
 		}
@@ -60,6 +61,7 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 	})
 	if err == nil {
 		r.active.Store(&active{rules, sign})
+		r.see(rules.Serial)
 	}
 	return err
 }

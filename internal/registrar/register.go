@@ -3,9 +3,13 @@ package registrar
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +60,7 @@ type Registrar struct {
 	delivered atomic.Pointer[delivered] // only Refresh replaces it
 	queue     chan *waiting
 	nonces    *nonces
+	serial    atomic.Int64 // the highest serial number of rules that the store has shown
 }
 
 type active struct {
@@ -81,7 +86,7 @@ func (r *Registrar) current() (*active, error) {
 	if a == nil {
 		return nil, refuse("rules", "rules_refused", "%w", errNoRules)
 	}
-	return a, a.rules.Check(0, r.o.Now())
+	return a, a.rules.Check(r.serial.Load(), r.o.Now())
 }
 
 // newest refuses rules that are older than others that a replica has seen.
@@ -90,10 +95,44 @@ func (r *Registrar) newest(dir string, rules *Rules) error {
 	if err != nil {
 		return err
 	}
+	r.see(seen)
 	return rules.Check(seen, r.o.Now())
 }
 
-// Rules returns the current rules, unless they have expired.
+func (r *Registrar) see(serial int64) {
+	for now := r.serial.Load(); serial > now && !r.serial.CompareAndSwap(now, serial); now = r.serial.Load() {
+	}
+}
+
+// look sees the serial number of the newest rules of all replicas.
+func (r *Registrar) look(ctx context.Context) error {
+	raw, err := r.o.Store.Read(ctx, serialFile)
+	if errors.Is(err, fs.ErrNotExist) { // of unsigned rules
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	seen, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
+	r.see(seen)
+	return err
+}
+
+// NewestRules is Rules, but asks the store first whether another replica has newer ones.
+func (r *Registrar) NewestRules(ctx context.Context) (*Rules, error) {
+	if err := r.look(ctx); err != nil {
+		return nil, err
+	}
+	return r.Rules()
+}
+
+// Outdated reports whether another replica is known to have newer rules.
+func (r *Registrar) Outdated() bool {
+	a := r.active.Load()
+	return a != nil && !a.rules.Trial && a.rules.Serial < r.serial.Load()
+}
+
+// Rules returns the current rules, unless they have expired, or are older than others that this replica has heard of.
 func (r *Registrar) Rules() (*Rules, error) {
 	a, err := r.current()
 	if err != nil {

@@ -253,7 +253,11 @@ func TestReplicaWithOldRules(t *testing.T) {
 	_, err = late.Register(t.Context(), caller, late.request(t, caller, memory(t, "runtime-key/u1")))
 	check.Must(t, err)
 	r.use(t, strings.NewReplacer("serial: 7", "serial: 8", "worker", "other").Replace(rules))
-	_, err = late.Register(t.Context(), caller, late.request(t, caller, r.shared))
+	_, _, err = late.TrustOf(caller)
+	check.Must(t, err, late.Refresh(t.Context())) // as after each change that another replica makes
+	_, _, err = late.TrustOf(caller)
+	check.WantCode(t, err, "rules_refused")
+	_, err = late.Register(t.Context(), caller, registrar.Request{})
 	check.WantCode(t, err, "rules_refused")
 	check.WantCode(t, late.Renew(t.Context(), r.auditor), "rules_refused")
 	check.Must(t, r.Renew(t.Context(), r.auditor))

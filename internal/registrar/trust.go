@@ -61,6 +61,9 @@ func (r *Registrar) Refresh(ctx context.Context) error {
 	if err != nil || old.version == version && old.rules == a.rules {
 		return err
 	}
+	if err := r.look(ctx); err != nil {
+		return err
+	}
 	raw, err := r.o.Store.Read(ctx, BundleFile)
 	if err != nil {
 		return err

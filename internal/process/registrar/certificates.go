@@ -106,7 +106,7 @@ func (c *cluster) answer(ctx context.Context, r kube.CertificateRequest) {
 	pod := registrar.Pod{Namespace: r.Meta.Namespace, Name: r.Spec.PodName, UID: r.Spec.PodUID}
 	a, err := c.decide(ctx, r, &pod)
 	var refused *registrar.Refusal
-	if errors.As(err, &refused) {
+	if errors.As(err, &refused) && refused.Reason != "rules" { // others may come
 		a = kube.Answer{Conditions: []kube.Condition{{Type: kube.Denied, Reason: reasonOf(refused.Reason),
 			Message: err.Error()}}}
 		c.p.refuse(registrar.Caller{ID: registrar.PodID(pod), Pods: []registrar.Pod{pod}}, err)
@@ -143,7 +143,9 @@ func reasonOf(reason string) string {
 // decide returns the certificate for a request that the rules allow. It completes pod.
 func (c *cluster) decide(ctx context.Context, r kube.CertificateRequest, pod *registrar.Pod) (a kube.Answer,
 	err error) {
-	rules, err := c.p.Rules()
+	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
+	defer cancel()
+	rules, err := c.p.NewestRules(ctx)
 	if err != nil {
 		return a, err
 	}

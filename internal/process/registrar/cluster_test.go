@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -21,9 +22,11 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/kube"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/test/check"
@@ -287,5 +290,40 @@ func until(t *testing.T, what string, holds func() bool) {
 		if time.Since(began) > time.Minute {
 			t.Fatalf("waited for %s", what)
 		}
+	}
+}
+
+// TestNewerRules: no pod gets a certificate by rules that are older than another replica's, and none is denied one.
+func TestNewerRules(t *testing.T) {
+	good := podOf("agents", "good", "worker", digest)
+	f := &fakeAPI{pods: map[string]map[string]any{"good": good}, answers: make(map[string]map[string]any)}
+	p := newProcess(t, f)
+	at := func(name string) string { return filepath.Join(p.config.State, name) }
+	check.Must(t, os.WriteFile(at("policy.yaml"), configs.Dev["policy.yaml"], 0o600))
+	claims, manifests, err := registrar.ReadSource(p.config.Rules, time.Now())
+	check.Must(t, err)
+	auditor, _, err := keyring.GenerateRoot("auditor", false)
+	check.Must(t, err)
+	signed, err := registrar.Sign(t.Context(), auditor, claims, manifests, time.Hour, time.Now)
+	check.Must(t, err)
+	raw, err := json.Marshal(signed)
+	check.Must(t, err)
+	rules, err := registrar.ParseSigned(raw, auditor.Pinned(evidence.PurposeDeploymentCertificate), time.Now)
+	check.Must(t, err, p.SetRules(t.Context(), rules))
+	raw, err = json.Marshal(requestFor(t, "good", good, nil))
+	check.Must(t, err)
+	var request kube.CertificateRequest
+	check.Must(t, json.Unmarshal(raw, &request))
+	_, err = p.cluster.decide(t.Context(), request, &registrar.Pod{Namespace: "agents", Name: "good", UID: "uid-good"})
+	check.Must(t, err, os.WriteFile(at("serial"), []byte("2"), 0o600)) // another replica's
+	p.cluster.answer(t.Context(), request)
+	if len(f.answers) > 0 {
+		t.Errorf("answered: %v", f.answers)
+	}
+	var pod registrar.Pod
+	_, err = p.cluster.exchange(t.Context(), "good", "10.0.0.1", request.Spec.StubPKCS10Request, &pod)
+	check.WantCode(t, err, "rules_refused")
+	if err := p.lead(t.Context()); !errors.Is(err, errOutdated) {
+		t.Errorf("it leads: %v", err)
 	}
 }

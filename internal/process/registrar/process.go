@@ -308,12 +308,28 @@ func (p *process) trialOrSigned() (*registrar.Rules, error) {
 	return p.trialRules()
 }
 
+// errOutdated ends the lead of a replica: one with the newer rules is to lead.
+var errOutdated = errors.New("another replica has newer rules")
+
 // lead does what only one replica does at a time.
 func (p *process) lead(ctx context.Context) error {
+	if p.Outdated() {
+		return errOutdated
+	}
 	p.leads.Set(1)
 	defer p.leads.Set(0)
 	p.Log.Info("this replica leads")
 	work, ctx := errgroup.WithContext(ctx)
+	if p.config.Postgres != nil {
+		work.Go(func() error {
+			for range every.Tick(ctx, leadPeriod) {
+				if p.Outdated() {
+					return errOutdated
+				}
+			}
+			return nil
+		})
+	}
 	work.Go(func() error {
 		for range every.Tick(ctx, keepPeriod) {
 			p.keep(ctx)

@@ -49,7 +49,7 @@ func (p *process) certificates(w http.ResponseWriter, r *http.Request) {
 // exchange returns the certificate for a token, which only its own pod can use: a token that was stolen comes from
 // another address. It completes pod.
 func (c *cluster) exchange(ctx context.Context, token, from string, csr []byte, pod *registrar.Pod) (string, error) {
-	rules, err := c.p.Rules()
+	rules, err := c.p.NewestRules(ctx)
 	if err != nil {
 		return "", err
 	}
