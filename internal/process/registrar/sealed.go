@@ -73,8 +73,10 @@ func (s state) seen() seen {
 // older than one that this replica has seen, and one that does not follow from it: else a change that this replica
 // made would be lost where the database hides it from another, which makes the next. One statement reads it all.
 func (s *shared) stored(ctx context.Context, q querier, file string) (state, error) {
-	rows, err := q.QueryContext(ctx, `SELECT name, hash, CASE WHEN name = $1 THEN content END, NULL, NULL FROM files
-UNION ALL SELECT NULL, NULL, NULL, revision, mac FROM seal`, file)
+	rows, err := q.QueryContext(ctx, `(SELECT left(name, $2), left(hash, $2 + 1),
+CASE WHEN name = $1 AND octet_length(content) <= $3 THEN content END, NULL, NULL FROM files LIMIT $4)
+UNION ALL (SELECT NULL, NULL, NULL, revision, left(mac, $5) FROM seal LIMIT 1)`, file, maxName, maxContent,
+		maxFiles+1, maxSealed)
 	if err != nil {
 		return state{}, ledger.Unavailable("read the registrar's state", err)
 	}
@@ -98,6 +100,9 @@ UNION ALL SELECT NULL, NULL, NULL, revision, mac FROM seal`, file)
 	}
 	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 		return state{}, ledger.Unavailable("read the registrar's state", err)
+	}
+	if len(now.files) > maxFiles {
+		return state{}, replaced("has more than %d files", maxFiles)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -84,16 +84,20 @@ func CopyTrust(ctx context.Context, dsn, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.Read().QueryContext(ctx, `SELECT name, content FROM files`)
+	rows, err := db.Read().QueryContext(ctx, `SELECT left(name, $1),
+CASE WHEN octet_length(content) <= $2 THEN content END FROM files LIMIT $3`, maxName, maxContent, maxFiles+1)
 	if err != nil {
 		return ledger.Unavailable("read the registrar's state", err)
 	}
 	defer rows.Close()
-	for rows.Next() {
+	for n, size := 1, int64(0); rows.Next(); n++ {
 		var name string
 		var content []byte
 		if err := rows.Scan(&name, &content); err != nil {
 			return ledger.Unavailable("read the registrar's state", err)
+		}
+		if size += int64(len(content)); n > maxFiles || size > maxCopied || content == nil {
+			return replaced("is larger than a registrar makes it")
 		}
 		if !ours.MatchString(name) {
 			continue
@@ -107,6 +111,13 @@ func CopyTrust(ctx context.Context, dsn, dir string) (err error) {
 
 // Close implements [store].
 func (s *shared) Close() error { return s.db.Close() }
+
+// Bounds on what is read of the database, which others may write: on a file's name and content in bytes, on the
+// files, on all that is copied at once, and on the text of the seals. Each file of the history has 256 KiB.
+const (
+	maxName, maxFiles, maxSealed = 64, 100_000, 64 + (maxSeals+1)*(sealStart+1)
+	maxContent, maxCopied        = 10 << 20, int64(32 << 30)
+)
 
 // ours are the names of the files that replicas share. Others in the folder are locks, or belong to one replica.
 var ours = regexp.MustCompile(`^(trust(-history(-[0-9]+)?)?\.json|deployments\.json|serial|ca\.pem)$`)

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/evidence"
@@ -171,10 +172,17 @@ func TestReplaced(t *testing.T) {
 		`DELETE FROM files WHERE name = 'serial'`,
 		`UPDATE seal SET revision = revision + 1`,
 		`DELETE FROM seal`,
+		`INSERT INTO files SELECT 'x' || n, '', '' FROM generate_series(1, 100001) n`,
+		`INSERT INTO files SELECT 'x' || n, repeat('x', 1000000), '' FROM generate_series(1, 30) n`,
+		`UPDATE files SET content = convert_to(repeat('x', 11 << 20), 'UTF8')`,
+		`UPDATE seal SET mac = mac || repeat(' x', 10000000)`,
 	} {
 		do(restore...)
 		check.Must(t, s.Edit(t.Context(), func(string) error { return nil }))
 		do(change)
+		if strings.Contains(change, "100001") || strings.Contains(change, "11 << 20") {
+			check.WantCode(t, CopyTrust(t.Context(), dsn, t.TempDir()), "registrar_replaced")
+		}
 		check.WantCode(t, open(t.TempDir()).Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
 		_, err = s.Read(t.Context(), "ca.pem")
 		check.WantCode(t, err, "registrar_replaced")
