@@ -1,8 +1,10 @@
 package translog
 
 import (
+	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"filippo.io/torchwood"
 
@@ -13,9 +15,13 @@ import (
 // tile/entries/. Its checkpoint is the last one that the log's policy accepted. Everything else never changes, so that
 // a CDN can serve it.
 func Handler(store ledger.TreeReader) http.Handler {
-	mux := http.NewServeMux()
+	mux, reads := http.NewServeMux(), make(turns, maxReads)
 	mux.HandleFunc("GET /checkpoint", func(w http.ResponseWriter, r *http.Request) {
-		_, c, err := store.TreeHead(r.Context())
+		var c ledger.Checkpoints
+		err := reads.take(r.Context(), func() (err error) {
+			_, c, err = store.TreeHead(r.Context())
+			return err
+		})
 		answer(w, "text/plain; charset=utf-8", "no-cache", []byte(c.Accepted.Note), err)
 	})
 	mux.HandleFunc("GET /tile/", func(w http.ResponseWriter, r *http.Request) {
@@ -26,10 +32,28 @@ func Handler(store ledger.TreeReader) http.Handler {
 			return
 		}
 		parts := []ledger.Tile{{Level: t.L, N: t.N}}
-		err = store.Tiles(r.Context(), parts)
+		err = reads.take(r.Context(), func() error { return store.Tiles(r.Context(), parts) })
 		answer(w, "application/octet-stream", "public, max-age=31536000, immutable", cut(t, parts[0].Data), err)
 	})
 	return mux
+}
+
+// maxReads bounds the reads at once, and readWait how long one waits for its turn: posts read the same ledger, and
+// strangers must not keep them out.
+const maxReads, readWait = 2, 5 * time.Second
+
+type turns chan struct{}
+
+func (t turns) take(ctx context.Context, read func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, readWait)
+	defer cancel()
+	select {
+	case t <- struct{}{}:
+		defer func() { <-t }()
+		return read()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // maxLevel bounds a tile's level, as c2sp.org/tlog-tiles does.
