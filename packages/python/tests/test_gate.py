@@ -151,9 +151,14 @@ class Folders(unittest.TestCase):
             for _ in range(2):
                 now += 2
                 self.assertEqual(judged().code, "key_unknown")  # the last good bundle
-            now += 600
+            Path(folder, "bundle.json").write_bytes(kit.files["bundle.json"])
+            now -= 3600  # the clock is set right: no hour passes before the files are read again
+            self.assertEqual(judged().code, "clock_skew")
+            now += 3600
+            Path(folder, "bundle.json").write_bytes(b"{")
+            now += 602
             self.assertEqual((judged().status, judged().code), ("unavailable", "trust_stale"))
-            self.assertEqual((said[0], len(said)), ("None", 2), said)
+            self.assertEqual([text == "None" for text in said], [True, False] * 2, said)
 
 
 class Stores(unittest.TestCase):

@@ -121,7 +121,7 @@ class Gate:
             nonlocal fresh, checked, said
             with lock:
                 now = clock()
-                if now - checked >= every:
+                if not 0 <= now - checked < every:  # the clock may have been ahead
                     checked = now
                     try:
                         if gate._change({n: _bounded(at / n) for n in ("manifest.json", "bundle.json")}):
