@@ -1,8 +1,10 @@
 // Adapters for servers. Each takes the raw body before any parser, judges, and refuses the request or passes it on.
+import { type Answering, type HeldResponse, type SigningKey, answering, joined, signNode, signResponse }
+  from './answer.js';
 import type { Bytes } from './bytes.js';
 import type { Gate, Route, Verdict } from './gate.js';
 import { codeOf } from './refusal.js';
-import type { HeadersLike } from './request.js';
+import { HeaderList, type HeadersLike } from './request.js';
 
 export interface Protect extends Route {
   /** observe passes every request on, with its verdict; enforce refuses all but verified ones, each once. */
@@ -11,6 +13,8 @@ export interface Protect extends Route {
   maxBody?: number;
   /** Leave using the evidence up to the handler, in its transaction: await verdict.consume(postgresStore(client)). */
   consumeInHandler?: boolean;
+  /** Signs the answers to verified posts, for the mediator and its record: await signingKey(pem). */
+  sign?: SigningKey;
   /** Gets each verdict that is not verified: answers hold only its code. */
   onRefused?: (verdict: Verdict) => void;
 }
@@ -49,11 +53,14 @@ function unread(code: string, detail: string): Verdict {
 const PARSED = 'a body parser ran before this middleware, so the hash of the body cannot be known: ' +
   'mount the middleware before it, or give the parser no route that is protected';
 
+/** A judged request: pass says whether the handler gets it, and to how its answer is signed. */
+interface Judged { verdict: Verdict; pass: boolean; rawBody: Bytes; to: Answering | undefined }
+
 /**
  * Judges a request whose body is read here. The caller sends the problem of a verdict that is returned as refused.
  */
 async function judged(gate: Gate, p: Protect, method: string, url: string, headers: HeadersLike,
-  body: () => Promise<Bytes | Verdict>): Promise<{ verdict: Verdict; pass: boolean; rawBody: Bytes }> {
+  body: () => Promise<Bytes | Verdict>): Promise<Judged> {
   const rawBody = await body().catch((): Verdict => unread('content_incomplete',
     'the body ended early or could not be read'));
   let verdict = rawBody instanceof Uint8Array ? await gate.verify({ method, url, headers, rawBody }, p) : rawBody;
@@ -61,7 +68,8 @@ async function judged(gate: Gate, p: Protect, method: string, url: string, heade
   if (verdict.status !== 'verified') p.onRefused?.(verdict);
   const read = rawBody instanceof Uint8Array;
   return { verdict, pass: read && (verdict.status === 'verified' || p.mode === 'observe'),
-    rawBody: read ? rawBody : new Uint8Array() };
+    rawBody: read ? rawBody : new Uint8Array(),
+    to: read ? await answering(p.sign, p, verdict, new HeaderList(headers), rawBody) : undefined };
 }
 
 /** Reads at most limit bytes of a web stream. */
@@ -75,12 +83,6 @@ async function bytesOf(stream: ReadableStream<Uint8Array> | null, limit: number)
   return size > limit ? unread('content_too_large', `the body is larger than ${limit} bytes`) : joined(chunks, size);
 }
 
-function joined(chunks: Uint8Array[], size: number): Bytes {
-  const all = new Uint8Array(size);
-  chunks.reduce((at, chunk) => (all.set(chunk, at), at + chunk.length), 0);
-  return all;
-}
-
 /** A handler of web requests, as in Deno, Bun, Workers and Next.js. */
 export type FetchHandler = (request: globalThis.Request, verdict: Verdict) => Response | Promise<Response>;
 
@@ -88,13 +90,14 @@ export type FetchHandler = (request: globalThis.Request, verdict: Verdict) => Re
 export function protectFetch(gate: Gate, p: Protect, handler: FetchHandler):
   (request: globalThis.Request) => Promise<Response> {
   return async (request) => {
-    const { verdict, pass, rawBody } = await judged(gate, p, request.method, request.url, request.headers, async () =>
+    const { method, headers, signal, url } = request;
+    const { verdict, pass, rawBody, to } = await judged(gate, p, method, url, headers, async () =>
       request.bodyUsed ? unread('config_malformed', PARSED) : bytesOf(request.body, p.maxBody ?? 1 << 20));
     if (!pass) return webProblem(verdict);
-    const { method, headers, signal, url } = request;
     const body = ['GET', 'HEAD'].includes(method) ? {} : { body: rawBody };
     const again = new Request(url, { method, headers, signal, ...body });
-    return handler(again, verdict);
+    const answer = await handler(again, verdict);
+    return to ? signResponse(to, answer, new HeaderList(answer.headers)) : answer;
   };
 }
 
@@ -104,7 +107,11 @@ function webProblem(verdict: Verdict): Response {
 }
 
 /** The part of Hono's context that is used here. */
-interface HonoContext { req: { raw: globalThis.Request }; set(name: 'actionproof', verdict: Verdict): void }
+interface HonoContext {
+  req: { raw: globalThis.Request };
+  res: Response | undefined;
+  set(name: 'actionproof', verdict: Verdict): void;
+}
 
 /** Middleware for Hono 4: c.get('actionproof') is the verdict. */
 export function hono(gate: Gate, p: Protect) {
@@ -113,11 +120,16 @@ export function hono(gate: Gate, p: Protect) {
       c.req.raw = request;
       c.set('actionproof', verdict);
       await next();
-      return passed;
+      passed = c.res;
+      return passed!;
     });
-    const passed = new Response();
+    let passed: Response | undefined;
     const answer = await inner(c.req.raw);
-    return answer === passed ? undefined : answer;
+    if (!passed) return answer;
+    if (answer === passed) return undefined;
+    c.res = undefined; // Hono would add the headers of the unsigned one
+    c.res = answer;
+    return undefined;
   };
 }
 
@@ -134,15 +146,14 @@ export interface NodeRequest extends AsyncIterable<Uint8Array> {
   actionproof?: Verdict;
 }
 
-export interface NodeResponse {
-  statusCode: number;
-  setHeader(name: string, value: string): unknown;
-  end(body: string): unknown;
-}
+export interface NodeResponse extends HeldResponse {}
 
-/** Judges a request of Node. Its body is read from stream. */
-export async function judgeNode(gate: Gate, p: Protect, request: NodeRequest,
-  stream: AsyncIterable<Uint8Array> = request) {
+const listOf = (response: NodeResponse): HeaderList => new HeaderList(Object.entries(response.getHeaders())
+  .flatMap(([name, value]) => [value ?? []].flat().map((one): [string, string] => [name, String(one)])));
+
+/** Judges a request of Node. Its body is read from stream. The answer to a verified one is signed, if p says so. */
+export async function judgeNode(gate: Gate, p: Protect, request: NodeRequest, response: NodeResponse,
+  stream: AsyncIterable<Uint8Array> = request): Promise<Judged> {
   const raw = request.rawHeaders;
   const headers = Array.from({ length: raw.length / 2 }, (_, i): [string, string] => [raw[2 * i]!, raw[2 * i + 1]!]);
   const limit = p.maxBody ?? 1 << 20;
@@ -159,6 +170,7 @@ export async function judgeNode(gate: Gate, p: Protect, request: NodeRequest,
   });
   request.rawBody = out.rawBody;
   request.actionproof = out.verdict;
+  if (out.pass && out.to) signNode(out.to, response, listOf);
   return out;
 }
 
@@ -168,7 +180,7 @@ export async function judgeNode(gate: Gate, p: Protect, request: NodeRequest,
  */
 export function express(gate: Gate, p: Protect) {
   return async (request: NodeRequest, response: NodeResponse, next: (error?: unknown) => void): Promise<void> => {
-    const { verdict, pass, rawBody } = await judgeNode(gate, p, request);
+    const { verdict, pass, rawBody } = await judgeNode(gate, p, request, response);
     if (!pass) return send(response, refusalOf(verdict));
     request.body = bodyOf(rawBody, p);
     Object.assign(request, { _body: true }); // body-parser's sign that the body is read
@@ -187,7 +199,7 @@ function bodyOf(raw: Uint8Array, p: Protect): unknown {
 function send(response: NodeResponse, { status, headers, body }: Answer): void {
   response.statusCode = status;
   for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
-  response.end(body);
+  response.end(body as never);
 }
 
 /** What a mediator calls at an API. */

@@ -17,13 +17,14 @@ export function textOf(bytes: Uint8Array): string | undefined {
   }
 }
 
-/** The lowercase hexadecimal SHA-256. */
-export async function hash(of: string | Uint8Array): Promise<string> {
-  const bytes = typeof of === 'string' ? utf8(of) : of;
-  return hex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes as Bytes)));
-}
+export const sha256 = async (bytes: Uint8Array): Promise<Bytes> =>
+  new Uint8Array(await crypto.subtle.digest('SHA-256', bytes as Bytes));
 
-const hex = (bytes: Uint8Array): string => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
+/** The lowercase hexadecimal SHA-256. */
+export const hash = async (of: string | Uint8Array): Promise<string> =>
+  hex(await sha256(typeof of === 'string' ? utf8(of) : of));
+
+export const hex = (bytes: Uint8Array): string => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 
 /** The hash of a token covers its header and payload as sent, without the signature. */
 export const tokenHash = (token: string): Promise<string> =>
@@ -62,6 +63,20 @@ export function fromBase64url(text: string): Bytes | undefined {
     }
   }
   return bits < 6 && (held & ((1 << bits) - 1)) === 0 ? out : undefined;
+}
+
+/** Padded base64. */
+export const toBase64 = (bytes: Uint8Array): string => btoa(String.fromCharCode(...bytes));
+
+/** The bytes of padded base64 without line breaks, or nothing. */
+export const fromBase64 = (text: string): Bytes | undefined =>
+  (/^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(text)
+    ? Uint8Array.from(atob(text), (c) => c.charCodeAt(0)) : undefined);
+
+export function concat(...parts: Uint8Array[]): Bytes {
+  const all = new Uint8Array(parts.reduce((size, part) => size + part.length, 0));
+  parts.reduce((at, part) => (all.set(part, at), at + part.length), 0);
+  return all;
 }
 
 export const equal = (a: Uint8Array, b: Uint8Array): boolean =>

@@ -1,11 +1,12 @@
 // The adapter for Fastify 5. It is apart because it needs Node's streams.
 import { Readable } from 'node:stream';
-import { type NodeRequest, type Protect, judgeNode, refusalOf } from './adapters.js';
+import { type NodeRequest, type NodeResponse, type Protect, judgeNode, refusalOf } from './adapters.js';
 import type { Gate, Verdict } from './gate.js';
 
 /** The parts of Fastify that are used here. */
 interface FastifyRequest { raw: NodeRequest; actionproof?: Verdict }
 interface FastifyReply {
+  raw: NodeResponse;
   code(status: number): FastifyReply;
   headers(values: Record<string, string>): FastifyReply;
   send(body: string): unknown;
@@ -17,7 +18,7 @@ interface FastifyReply {
  */
 export function fastify(gate: Gate, p: Protect) {
   return async (request: FastifyRequest, reply: FastifyReply, payload: AsyncIterable<Uint8Array>) => {
-    const { verdict, pass, rawBody } = await judgeNode(gate, p, request.raw, payload);
+    const { verdict, pass, rawBody } = await judgeNode(gate, p, request.raw, reply.raw, payload);
     if (!pass) {
       const { status, headers, body } = refusalOf(verdict);
       return reply.code(status).headers(headers).send(body);

@@ -1,9 +1,10 @@
 // For an API's own tests: a deployment with keys of its own, which mints valid chains and broken ones. Nothing that
 // it makes is good at a gate with other roots.
-import { type Bytes, hash, newId, tokenHash, toBase64url, utf8 } from './bytes.js';
+import { type Bytes, hash, newId, sha256, tokenHash, toBase64url, utf8 } from './bytes.js';
 import * as a from './claims.js';
 import type { Claims } from './claims.js';
 import { type Files, type Gate, Secret } from './gate.js';
+import { contentDigest } from './httpsig.js';
 import { type Json, canonical, strictJSON } from './json.js';
 import { DENIED, KINDS, REQUIRED } from './manifest.js';
 import type { Task } from './task.js';
@@ -104,12 +105,13 @@ export class Kit {
     });
     return {
       ...(!this.of.raw && { 'content-type': 'application/json' }), ...(authorization && { authorization }),
+      'content-digest': contentDigest(await sha256(bytesOf(o.body))), 'idempotency-key': capability.jti,
       'actionproof-capability': await this.secret.sign(a.capability, capability), 'actionproof-request-proof': proof,
     };
   }
 
   async binding({ method, url, body }: Operation): Promise<a.Binding> {
-    const content = typeof body === 'string' ? utf8(body) : body;
+    const content = bytesOf(body);
     const contentHash = await hash(this.of.raw ? content : canonical(strictJSON(content)));
     return { action: this.of.action, contentHash, resource: `${method} ${url}`, subject: this.of.subject };
   }
@@ -183,6 +185,8 @@ export interface KitOptions {
   /** Unix milliseconds. */
   now?: () => number;
 }
+
+const bytesOf = (body: string | Uint8Array): Uint8Array => (typeof body === 'string' ? utf8(body) : body);
 
 const registered = (iss: string, aud: string, iat: number, lifetime: number, claims: Claims): Claims =>
   ({ jti: newId(), ...claims, iss, aud, iat, exp: iat + lifetime });

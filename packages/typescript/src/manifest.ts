@@ -78,6 +78,7 @@ const shape: Shape = {
     ...custody, maxReputationAgeMs: 'i', scoringHash: 's', ...all('b', 'requireVerification? allowDegraded?'),
   },
   'agentStatementPolicy?': { ...custody, maxStatementAgeMs: 'i' },
+  'webBotAuthPolicy?': { ...custody, maxDirectoryAgeMs: 'i' },
   'egressCeiling?': [{ url: 's', 'methods?': 'l' }],
   controls: all('b', `${REQUIRED} ${DENIED}`),
 };
@@ -99,6 +100,12 @@ export interface Strict {
   decision: Expected;
   grant: Expected;
   requestProof: Expected;
+  /** Of interaction receipts; empty, it refuses all. */
+  interaction: Expected;
+  /** Of reputation tokens; empty, it refuses all. */
+  autonomy: Expected & { scoringHash: string; requireVerification: boolean; allowDegraded: boolean };
+  /** Of agents' statements; empty, it refuses all. */
+  statement: Expected;
   /** Seconds. */
   maxChallengeAge: number;
   capabilityTtl: number;
@@ -141,6 +148,7 @@ function rolesOf(m: Claims): Role[] {
     ['interactionReceiptPolicy', m.interactionReceiptPolicy, 'maxReceiptAgeMs', minute, true],
     ['autonomyPolicy', m.autonomyPolicy, 'maxReputationAgeMs', 600, true],
     ['agentStatementPolicy', m.agentStatementPolicy, 'maxStatementAgeMs', minute, true],
+    ['webBotAuthPolicy', m.webBotAuthPolicy, 'maxDirectoryAgeMs', 120, true],
   ];
   return roles.filter(([, policy]) => policy);
 }
@@ -161,7 +169,9 @@ function audit(m: Claims): string | undefined {
   const receipt = runtime.triggerReceiptPolicy;
   const origin = receipt.originProofPolicy;
   if (!['1.0', '1.1'].includes(m.version)) return 'version';
-  if (m.version === '1.0' && (m.autonomyPolicy || m.agentStatementPolicy)) return 'version';
+  if (m.version === '1.0' && (m.autonomyPolicy || m.agentStatementPolicy || m.webBotAuthPolicy)) {
+    return 'version';
+  }
   if (m.deploymentId === '' || !deployment.allowedDeploymentIds?.includes(m.deploymentId)) return 'deploymentId';
   const roles = rolesOf(m);
   for (const [path, p, age, most, ofKeys] of roles) {
@@ -234,6 +244,8 @@ async function strictOf(m: Claims): Promise<Strict> {
     custody: p.allowedKeyCustody, requireNonExportable: p.requireNonExportableKey,
     requirePostQuantum: p.requirePostQuantumSignature, ...more,
   });
+  const optional = (p: Claims | undefined, age: string): Expected =>
+    (p ? expected(p, p[age]) : { issuers: [], audiences: [], keyIds: [], maxAge: 0 });
   const guarded = { custody: runtime.allowedKeyCustody ?? CUSTODY, requireNonExportable: true };
   const pins = (p: Claims) => ({
     kinds: p.allowedKinds, sources: p.allowedSources, payloadHash: p.requiredPayloadHash,
@@ -268,6 +280,13 @@ async function strictOf(m: Claims): Promise<Strict> {
     decision: expected(m.policyDecisionPolicy, m.policyDecisionPolicy.maxProofAgeMs),
     grant: expected(m.grantPolicy, m.grantPolicy.maxProofAgeMs),
     requestProof: expected(m.requestProofPolicy, m.requestProofPolicy.maxProofAgeMs),
+    interaction: optional(m.interactionReceiptPolicy, 'maxReceiptAgeMs'),
+    statement: optional(m.agentStatementPolicy, 'maxStatementAgeMs'),
+    autonomy: {
+      ...optional(m.autonomyPolicy, 'maxReputationAgeMs'), scoringHash: m.autonomyPolicy?.scoringHash ?? '',
+      requireVerification: m.autonomyPolicy?.requireVerification ?? false,
+      allowDegraded: m.autonomyPolicy?.allowDegraded ?? false,
+    },
     maxChallengeAge: m.maxChallengeAgeMs / 1000, capabilityTtl: m.capabilityTtlMs / 1000,
     maxCapabilityAge: m.maxCapabilityAgeMs / 1000,
   };

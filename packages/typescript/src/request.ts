@@ -44,6 +44,13 @@ export class HeaderList {
     return value;
   }
 
+  /** The headers with one in place of all with its name. */
+  with(name: string, value: string): HeaderList {
+    const out = new HeaderList([...this.values].flatMap(([of, all]) => all.map((v) => [of, v] as const)));
+    out.values.set(name, [value]);
+    return out;
+  }
+
   names(): string[] {
     return [...this.values.keys()];
   }

@@ -29,13 +29,17 @@ export interface Clock { now: number; skew: number }
 
 export interface Root { kid: string; purpose: string; x: Bytes; pub?: Bytes | undefined }
 
-interface Certified { cert: Claims; key: CryptoKey; by: string; shared: boolean }
+/** A key with its custody certificate, and whether that key is certified for another purpose, too. */
+export interface Certified { cert: Claims; key: CryptoKey; by: string; shared: boolean }
+
+/** A revocation list, with what it and earlier lists revoke. */
+interface Revocations { claims: Claims; kid: string; keys: Set<string>; artifacts: Set<string> }
 
 const ROOTS = ['signer_certificate', 'deployment_certificate', 'dispute_arbiter'];
 const MAX_CERTIFICATES = 1024;
 
 /** The name of a key and its version, which is 0 without one. */
-function cut(kid: string): { name: string; version: number } {
+export function cut(kid: string): { name: string; version: number } {
   const [, name = kid, version = ''] = /^(.+):v([0-9]+)$/s.exec(kid) ?? [];
   return version !== '' && Number(version) < 2 ** 31 ? { name, version: Number(version) } : { name: kid, version: 0 };
 }
@@ -80,21 +84,17 @@ export class Trust {
   private readonly roots = new Map<string, Root & { key: CryptoKey }>();
   private readonly signers = new Map<string, Certified>();
   private readonly newest = new Map<string, number>();
-  private revocations: Opened | undefined;
+  protected revocations: Revocations | undefined;
+  /** For records: the moment may precede the revocation list. */
+  protected past = false;
 
-  private constructor(private readonly policy: SignerPolicy) {}
+  protected constructor(readonly policy: SignerPolicy) {}
 
   /** Verifies the signature of each certificate and of the revocation list. One bad one refuses all. */
   static async open(roots: Root[], certificates: string[], revocations: string,
     policy: SignerPolicy): Promise<Trust> {
     const t = new Trust(policy);
-    for (const root of roots) {
-      refuseIf(!ROOTS.includes(root.purpose) || t.roots.has(root.kid) || t.pins(root.x), 'trust_malformed',
-        `the root ${root.kid} is pinned twice, or for another purpose than a root's`);
-      checkKey(root.x);
-      if (root.pub) checkSecondKey(root.pub);
-      t.roots.set(root.kid, { ...root, key: await importKey(root.x) });
-    }
+    await t.pin(roots);
     refuseIf(certificates.length > MAX_CERTIFICATES, 'trust_malformed',
       'the trust bundle holds too many certificates');
     for (const certificate of certificates) await t.add(certificate);
@@ -102,8 +102,27 @@ export class Trust {
       s.shared = [...t.signers.values()].some(({ cert }) =>
         cert.subjectPublicKey === s.cert.subjectPublicKey && cert.purposes[0] !== s.cert.purposes[0]);
     }
-    if (revocations) t.revocations = await t.rooted(revocationList, revocations, policy.requirePostQuantum);
+    if (revocations) t.revocations = await t.revoking([revocations]);
     return t;
+  }
+
+  protected async pin(roots: Root[]): Promise<void> {
+    for (const root of roots) {
+      refuseIf(!ROOTS.includes(root.purpose) || this.roots.has(root.kid) || this.pins(root.x), 'trust_malformed',
+        `the root ${root.kid} is pinned twice, or for another purpose than a root's`);
+      checkKey(root.x);
+      if (root.pub) checkSecondKey(root.pub);
+      this.roots.set(root.kid, { ...root, key: await importKey(root.x) });
+    }
+  }
+
+  /** Verifies revocation lists. The first one's times count. */
+  protected async revoking(lists: string[]): Promise<Revocations> {
+    const all: Opened[] = [];
+    for (const list of lists) all.push(await this.rooted(revocationList, list, this.policy.requirePostQuantum));
+    const of = (kind: string) => new Set(all.flatMap(({ claims }) =>
+      claims.revoked.filter((r: Claims) => r.kind === kind).map((r: Claims) => r.id as string)));
+    return { ...all[0]!, keys: of('key'), artifacts: of('artifact') };
   }
 
   /** When the revocation list ends, in Unix seconds. */
@@ -118,6 +137,19 @@ export class Trust {
   }
 
   private async add(token: string): Promise<void> {
+    const s = await this.certificate(token);
+    const kid: string = s.cert.subjectKeyId;
+    const before = this.signers.get(kid);
+    refuseIf(before && before.cert.subjectPublicKey !== s.cert.subjectPublicKey, 'key_unknown',
+      `two custody certificates of key ${kid} are for different keys`);
+    if (before && before.cert.iat > s.cert.iat) return;
+    const { name, version } = cut(kid);
+    this.newest.set(name, Math.max(version, this.newest.get(name) ?? 0));
+    this.signers.set(kid, s);
+  }
+
+  /** Verifies a custody certificate, whatever its times. */
+  protected async certificate(token: string): Promise<Certified> {
     const p = parseRooted(token, signerCertificate);
     const root = this.roots.get(p.kid);
     if (root?.purpose !== 'signer_certificate') {
@@ -131,12 +163,7 @@ export class Trust {
     const x = fromBase64url(cert.subjectPublicKey) ?? refuse('key_unknown', bad);
     checkKey(x);
     refuseIf(await hash(x) !== cert.subjectPublicKeyHash || this.roots.has(kid) || this.pins(x), 'key_unknown', bad);
-    const before = this.signers.get(kid);
-    refuseIf(before && before.cert.subjectPublicKey !== cert.subjectPublicKey, 'key_unknown', bad);
-    if (before && before.cert.iat > cert.iat) return;
-    const { name, version } = cut(kid);
-    this.newest.set(name, Math.max(version, this.newest.get(name) ?? 0));
-    this.signers.set(kid, { cert, key: await importKey(x), by: p.kid, shared: false });
+    return { cert, key: await importKey(x), by: p.kid, shared: false };
   }
 
   /** Refuses revoked keys and artifacts, and everything while the revocation list itself is not valid. */
@@ -145,17 +172,18 @@ export class Trust {
       return refuseIf(this.policy.maxRevocationAge > 0, 'revocations_stale',
         'the policy demands a revocation list, but the trust bundle has none');
     }
-    const { claims, kid: by } = this.revocations;
+    const { claims, kid: by, keys, artifacts } = this.revocations;
+    const seen = this.past ? { ...at, now: Math.max(at.now, claims.iat) } : at; // a later list revokes, too
     try {
       admits({ ...this.policy, maxAge: this.policy.maxRevocationAge || this.policy.maxAge, custody: [],
-        requireNonExportable: false }, 'revocation list', by, claims, {}, at);
+        requireNonExportable: false }, 'revocation list', by, claims, {}, seen);
     } catch (error) {
       throw error instanceof Refusal ? new Refusal('revocations_stale', error.message) : error;
     }
     const { name } = cut(kid);
     const end = name.lastIndexOf('/');
     const names = [kid, name, ...(end > 0 ? [name.slice(0, end)] : [])];
-    refuseIf(claims.revoked.some((r: Claims) => (r.kind === 'key' ? names : ids).includes(r.id)), 'revoked',
+    refuseIf(names.some((name) => keys.has(name)) || ids.some((id) => artifacts.has(id)), 'revoked',
       `the ${what}, or its key ${kid}, is revoked`);
   }
 
@@ -172,13 +200,17 @@ export class Trust {
     }
   }
 
-  private signer(kid: string, k: Kind, at: Clock): Certified {
+  /** A key's certificate, and the newest version of the key. */
+  protected async find(kid: string, _at: Clock): Promise<{ found: Certified | undefined; newest: number }> {
+    return { found: this.signers.get(kid), newest: this.newest.get(cut(kid).name) ?? 0 };
+  }
+
+  private async signer(kid: string, k: Kind, at: Clock): Promise<Certified> {
     this.notRevoked(k.typ, kid, [], at);
+    const { found, newest } = await this.find(kid, at);
     refuseIf(this.roots.has(kid), 'key_purpose', `the ${k.typ} is signed by the root key ${kid}`);
-    const found = this.signers.get(kid);
     if (!found) {
-      const { name, version } = cut(kid);
-      const newest = this.newest.get(name) ?? 0;
+      const { version } = cut(kid);
       const said = `the ${k.typ} is signed by key ${kid}, which has no custody certificate`;
       if (newest > 0 && version > newest) throw new NewerKey('key_unknown', said);
       return refuse(version > 0 && version < newest ? 'key_retired' : 'key_unknown', said);
@@ -196,14 +228,14 @@ export class Trust {
   /** Verifies one artifact completely, but does not compare its claims with the post. */
   async open(k: Kind, token: string, want: Expected, at: Clock): Promise<Opened> {
     if (k.root) {
-      const o = await this.rooted(k, token, want.requirePostQuantum);
+      const o = await this.rooted(k, token, want.requirePostQuantum, at);
       this.notRevoked(k.typ, o.kid, [o.claims.jti], at);
       admits({ ...want, custody: [], requireNonExportable: false }, k.typ, o.kid, o.claims, {}, at);
       return o;
     }
     const p = parse(token, 'EdDSA', k.typ, k.size);
     refuseIf(want.requirePostQuantum, 'roots_not_pinned', `a ${k.typ} has no post-quantum signature`);
-    const { cert, key } = this.signer(p.kid, k, at);
+    const { cert, key } = await this.signer(p.kid, k, at);
     refuseIf(!await signedBy(key, p), 'signature_invalid', `the signature of the ${k.typ} is wrong`);
     const claims = await decode(k, p.payload);
     this.notRevoked(k.typ, p.kid, [claims.jti], at);
@@ -215,11 +247,25 @@ export class Trust {
     return { claims, kid: p.kid };
   }
 
+  /** Whether a root for a kind has signed a token, whatever its times and claims. */
+  async signed(k: Kind, token: string): Promise<boolean> {
+    try {
+      const p = parseRooted(token, k);
+      const root = this.roots.get(p.kid);
+      if (root) await verifyRooted(root, p, k.typ);
+      return root !== undefined;
+    } catch (error) {
+      if (error instanceof Refusal) return false;
+      throw error;
+    }
+  }
+
   /** The claims that a root signed, whatever the time. */
-  private async rooted(k: Kind, token: string, requirePostQuantum?: boolean): Promise<Opened> {
+  private async rooted(k: Kind, token: string, requirePostQuantum?: boolean,
+    at: Clock = { now: 0, skew: 0 }): Promise<Opened> {
     const p = parseRooted(token, k);
     const root = this.roots.get(p.kid) ??
-      refuse(this.signers.has(p.kid) ? 'key_purpose' : 'key_unknown',
+      refuse((await this.find(p.kid, at)).found ? 'key_purpose' : 'key_unknown',
         `the ${k.typ} is signed by a key that is no root`);
     refuseIf(root.purpose !== k.purpose, 'key_purpose', `the ${k.typ} is signed by a root for something else`);
     await verifyRooted(root, p, k.typ, requirePostQuantum);
