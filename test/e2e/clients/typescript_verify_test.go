@@ -54,7 +54,7 @@ func newExported(t *testing.T) *exported {
 	policy := fmt.Sprintf("log %s\nwitness w %s %s\nquorum w\n", o.Key, witness.Key, witness.Serve(t))
 	o.Policy, err = translog.ParsePolicy([]byte(policy))
 	check.Must(t, err)
-	o.Now, o.Client = k.Clock.Now, http.DefaultClient
+	o.Client = http.DefaultClient
 	log, err := translog.New(t.Context(), store, o)
 	check.Must(t, err)
 	var records []ledger.Record
