@@ -26,7 +26,7 @@ type Judged struct {
 	Record   ledger.Record
 	Outcome  Outcome
 	Refusal  ledger.Check // why it is refused
-	Unproven []string     // see [Verdict]
+	Unproven []string     // see [Verdict]; nil if it is refused
 	By       *Trust       // that judged it
 }
 
@@ -86,6 +86,9 @@ func (j *Judge) judge(ctx context.Context, r ledger.Record) Judged {
 		out.Outcome = Incomplete
 	case out.Refusal.Name == "":
 		out.Refusal = v.Checks[slices.IndexFunc(v.Checks, func(k ledger.Check) bool { return !k.OK })]
+	}
+	if out.Outcome == Refused {
+		out.Unproven = nil
 	}
 	return out
 }

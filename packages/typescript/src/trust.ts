@@ -327,7 +327,8 @@ export function parseRoot(text: string, purpose: string): Root {
   const keys = of(given).keys;
   const [first, second] = Array.isArray(keys) && keys.length > 0 ? keys.map(of) : [of(given)];
   if (Array.isArray(keys) && keys.length !== 0 && keys.length !== 2) bad();
-  const { kty, crv, kid, x, d } = first!;
+  const { kty, crv, kid, x, d, alg, use } = first!;
+  if ([alg, use].some((name) => typeof (name ?? '') !== 'string')) bad();
   if (kty !== 'OKP' || crv !== 'Ed25519' || typeof kid !== 'string' || kid === '' || kid.length > 256 || d) bad();
   const key = bytes(x);
   checkKey(key);

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"iter"
 	"maps"
@@ -30,6 +31,8 @@ import (
 	"github.com/actionproof/mediator/test/logtest"
 	"github.com/actionproof/mediator/translog"
 )
+
+var alterations = flag.Int("alterations", 12, "each how many alterations of a line one is tried; 1 tries all")
 
 // exported is an export of posts in every state, of two sessions, with receipts and proofs that a witness has seen.
 type exported struct {
@@ -205,6 +208,9 @@ func TestTypeScriptVerifies(t *testing.T) {
 	var files []string
 	seen := make(map[string]int)
 	for i, line := range e.lines {
+		if i == 0 { // mediator verify reads other files, too
+			continue
+		}
 		without := slices.Delete(slices.Clone(e.lines), i, i+1)
 		twice := slices.Insert(slices.Clone(e.lines), i, line)
 		files = append(files, e.with(t, without), e.with(t, twice))
@@ -214,7 +220,10 @@ func TestTypeScriptVerifies(t *testing.T) {
 		if seen[kind]++; seen[kind] > 2 && kind != "record" || seen[kind] > 4 { // records of all states
 			continue
 		}
-		for _, other := range altered(members) {
+		for n, other := range altered(members) {
+			if n%*alterations != i%*alterations {
+				continue
+			}
 			raw, err := json.Marshal(other)
 			check.Must(t, err)
 			lines := slices.Clone(e.lines)

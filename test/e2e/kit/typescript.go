@@ -44,7 +44,7 @@ func SameInTypeScript(t *testing.T, exports []string, flags ...string) (refused 
 	dir := TypeScript(t)
 	list, err := json.Marshal(exports)
 	check.Must(t, err)
-	args := append([]string{"--input-type=module", "-e", verifyAll, filepath.Join(dir, "cli.js")}, flags...)
+	args := append([]string{"--input-type=module", "-e", verifyAll, "--", dir}, flags...)
 	node := exec.CommandContext(t.Context(), "node", args...)
 	node.Stdin = strings.NewReader(string(list))
 	node.Stderr = os.Stderr
@@ -75,7 +75,7 @@ func SameInTypeScript(t *testing.T, exports []string, flags ...string) (refused 
 
 var (
 	code     = regexp.MustCompile(`\([a-z_]+\)\s*$`)
-	sentence = regexp.MustCompile(`(?m)^(.* REFUSED at [^,]*, [a-z_]*|\s+REFUSED [^,\n]*, [a-z_]*): .*$`)
+	sentence = regexp.MustCompile(`(?m)^(.* REFUSED at [^,]*, [a-z_]*|\s+REFUSED (?:[^,\n]*, )?[a-z_]*): .*$`)
 )
 
 func withoutSentences(text string) string { return sentence.ReplaceAllString(text, "$1") }
@@ -83,8 +83,8 @@ func withoutSentences(text string) string { return sentence.ReplaceAllString(tex
 // verifyAll runs the command of packages/typescript once for each of many exports, in one process.
 const verifyAll = `
 import { readFileSync } from 'node:fs';
-const [cli, ...flags] = process.argv.slice(1);
-const { main } = await import(cli);
+const [dir, ...flags] = process.argv.slice(1);
+const { main } = await import(dir + '/cli.js');
 const all = [];
 for (const file of JSON.parse(readFileSync(0, 'utf8'))) {
   let [Out, Said] = ['', ''];
