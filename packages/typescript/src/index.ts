@@ -7,4 +7,3 @@ export { POSTGRES_TABLE, memoryStore, postgresStore, redisStore, type Key, type 
 export { endpoints, express, hono, nodeEndpoint, problemOf, protectFetch, respond, type FetchHandler, type Protect }
   from './adapters.js';
 export { signingKey, type SigningKey } from './answer.js';
-export { verifyWebBotAuth, type BotRequest, type BotVerdict } from './webbotauth.js';
