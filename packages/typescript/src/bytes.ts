@@ -24,7 +24,13 @@ export const sha256 = async (bytes: Uint8Array): Promise<Bytes> =>
 export const hash = async (of: string | Uint8Array): Promise<string> =>
   hex(await sha256(typeof of === 'string' ? utf8(of) : of));
 
-export const hex = (bytes: Uint8Array): string => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
+const DIGITS = Array.from({ length: 256 }, (_, b) => b.toString(16).padStart(2, '0'));
+
+export function hex(bytes: Uint8Array): string {
+  let out = '';
+  for (const b of bytes) out += DIGITS[b];
+  return out;
+}
 
 /** The hash of a token covers its header and payload as sent, without the signature. */
 export const tokenHash = (token: string): Promise<string> =>
@@ -33,7 +39,8 @@ export const tokenHash = (token: string): Promise<string> =>
 export const isHash = (text: unknown): boolean => typeof text === 'string' && /^[0-9a-f]{64}$/.test(text);
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
-const VALUES = new Map(Array.from(ALPHABET, (c, i) => [c.charCodeAt(0), i]));
+const VALUES = new Int8Array(65536).fill(-1); // by UTF-16 code unit
+for (let i = 0; i < 64; i++) VALUES[ALPHABET.charCodeAt(i)] = i;
 
 /** Unpadded base64url. */
 export function toBase64url(bytes: Uint8Array): string {
@@ -53,8 +60,8 @@ export function fromBase64url(text: string): Bytes | undefined {
   let held = 0;
   let at = 0;
   for (let i = 0; i < text.length; i++) {
-    const value = VALUES.get(text.charCodeAt(i));
-    if (value === undefined) return undefined;
+    const value = VALUES[text.charCodeAt(i)]!;
+    if (value < 0) return undefined;
     held = ((held << 6) | value) & 0xffff;
     bits += 6;
     if (bits >= 8) {

@@ -188,14 +188,22 @@ const isText = (value: Json, loosely: boolean) => typeof value === 'string' && (
 /** A token, taken apart. Nothing of it is verified. */
 export interface Parsed { kid: string; payload: Uint8Array; signature: Uint8Array; input: string; second?: string }
 
+/** Key ids of headers that were read before: those of one key are the same. */
+const heads = new Map<string, string>();
+const MAX_HEADS = 256;
+
 /** Takes a compact JWS apart, whose header must be exactly as the mediator writes it. */
 export function parse(token: string, alg: string, typ: string, limit: number): Parsed {
   refuseIf(token === '', 'artifact_missing', `the ${typ} is missing`);
   const bad = (): never => refuse('artifact_malformed', `the ${typ} is not a compact JWS in its one spelling`);
   const parts = token.split('.');
   if (token.length > limit || parts.length !== 3) bad();
-  const [head = bad(), payload = bad(), signature = bad()] = parts.map((part) => fromBase64url(part) ?? bad());
-  const text = textOf(head) ?? bad();
+  const [payload = bad(), signature = bad()] = parts.slice(1).map((part) => fromBase64url(part) ?? bad());
+  const input = token.slice(0, token.lastIndexOf('.'));
+  const known = `${alg} ${typ} ${parts[0]}`;
+  const before = heads.get(known);
+  if (before !== undefined) return { kid: before, payload, signature, input };
+  const text = textOf(fromBase64url(parts[0]!) ?? bad()) ?? bad();
   let kid: unknown;
   try {
     kid = (JSON.parse(text) as Members | null)?.kid;
@@ -204,7 +212,9 @@ export function parse(token: string, alg: string, typ: string, limit: number): P
   }
   if (!within(kid, 256) || text !== canonical({ alg, kid: kid as string, typ })) bad();
   if (!isWellFormed(kid as string)) bad();
-  return { kid: kid as string, payload, signature, input: token.slice(0, token.lastIndexOf('.')) };
+  if (heads.size >= MAX_HEADS) heads.clear();
+  heads.set(known, kid as string);
+  return { kid: kid as string, payload, signature, input };
 }
 
 /** The claims of a token of which only the form is checked. */
