@@ -47,7 +47,7 @@ const freePort = () => new Promise((resolve) => {
 async function serving(t, name, code) {
   if (code) writeFileSync(join(project, name), code);
   const port = await freePort();
-  const child = spawn('node', [name], { cwd: project, env: { ...process.env, PORT: port }, 
+  const child = spawn(process.execPath, [name], { cwd: project, env: { ...process.env, PORT: port }, 
     stdio: ['ignore', 'inherit', 'pipe'] });
   let said = '';
   child.stderr.on('data', (chunk) => { said += chunk; });
