@@ -165,6 +165,8 @@ func testLoggedExport(t *testing.T, r *loggedRig) (flags []string) {
 		}
 	}
 	kit.Write(t, taken, strings.Join(left, ""))
+	roots := r.Trust()[:6] // without the manifest, which an export brings
+	kit.SameInTypeScript(t, []string{all, taken}, append(roots, "--log-policy", r.In("log-policy.txt"))...)
 	missing := []string{"Complete:    no: 1 posts in the log are missing here\n", "missing: entry "}
 	kit.Mediator(t, append([]string{"verify", taken}, log...)...).Refused(missing...)
 	audit := []string{"log", "audit", r.url, "--policy", r.In("log-policy.txt"), "--records"}
