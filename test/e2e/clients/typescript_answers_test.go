@@ -90,7 +90,9 @@ const started = async (name, listening) => {
   if (name === 'unsigned') headers['idempotency-key'] = 'another';
   all[name] = { URL: 'http://127.0.0.1:' + port + '/posts', Headers: headers };
 };
-const at = (name) => new Proxy({ ...p }, { get: (o, k) => k === 'publicURL' ? all[name]?.URL.replace('/posts', '') : o[k] });
+const at = (name) => new Proxy({ ...p }, {
+  get: (o, k) => k === 'publicURL' ? all[name]?.URL.replace('/posts', '') : o[k],
+});
 const node = (name) => new Promise((resolve) => {
   const app = server();
   app.post('/posts', express(gate, at(name)), (req, res) => {
