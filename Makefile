@@ -30,7 +30,7 @@ setup: ## install what the tests need besides Go: clients to try the proxy with
 
 test: setup build ## run all tests, with the race detector
 	cd tools && $(GO) test -shuffle=on -timeout=60m ./...
-	cd test/witness && $(GO) test -shuffle=on -timeout=60m ./...
+	for m in test/witness test/e2e/viewer; do (cd $$m && $(GO) test -shuffle=on -timeout=60m ./...) || exit 1; done
 	$(GO) test $(RACE) -shuffle=on -timeout=60m -parallel=4 ./...
 
 check: fmt vet lint sec vuln test ## what to run before a change is sent
@@ -39,7 +39,7 @@ fmt: ## refuse files that gofmt would change
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 
 vet: ## go vet
-	$(GO) vet ./... && cd tools && $(GO) vet ./... && cd ../test/witness && $(GO) vet ./...
+	$(GO) vet ./... && cd tools && $(GO) vet ./... && cd ../test/witness && $(GO) vet ./... && cd ../e2e/viewer && $(GO) vet ./...
 
 lint: ## staticcheck
 	$(GO) build -C tools -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck

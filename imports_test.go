@@ -28,6 +28,7 @@ var layers = []string{
 	"internal/cli/records",
 	"internal/cli/node",
 	"internal/cli",
+	"internal/viewer",
 	"internal/demo",
 	"internal/demo/agent",
 	"internal/trial",

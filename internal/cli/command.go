@@ -2,7 +2,7 @@
 // commands have, and how a result is printed. The commands themselves are in the packages below it, one for each group:
 //
 //	records        what is on record: posts, events, explain, ledger
-//	chain          chains of evidence: verify, posts export, log audit
+//	chain          chains of evidence: verify, posts export and open, log audit
 //	node           what the node knows: reputation, verification, dispute
 //	keys           the security team's work: keys, deployment, ca, vault
 //	challenges     what a gate issues and verifies: challenge, capability, hash-payload

@@ -103,7 +103,7 @@ func Command() *cobra.Command {
 	}{
 		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Env(), start.Run(), start.Demo()}},
 		{"Read what happened:", []*cobra.Command{
-			records.Posts(chain.Export()), chain.Verify(), records.Explain(), records.Events(),
+			records.Posts(chain.Export(), chain.Open()), chain.Verify(), records.Explain(), records.Events(),
 			cli.Group("log", "The transparency log", keys.LogKey(), chain.LogAudit()),
 		}},
 		{"Run the processes:", append(processCommands(), keys.Setup(),

@@ -26,6 +26,7 @@ for module in fastapi starlette flask redis psycopg build wheel mypy cryptograph
 	want "python3-$module" "/usr/bin/python3 -c 'import $module'"
 done
 want python3-venv    '/usr/bin/python3 -c "import ensurepip"'
+want chromium        'command -v chromium' # reads the page of posts open
 want redis-server    'command -v redis-server'
 want softhsm2        'command -v softhsm2-util && test -e /usr/lib/softhsm/libsofthsm2.so'
 want opensc          'command -v pkcs11-tool'

@@ -1,3 +1,3 @@
-// Package chain has the commands that take a chain of evidence out and check it: posts export, verify
+// Package chain has the commands that take a chain of evidence out and check it: posts export, posts open, verify
 // and log audit.
 package chain

@@ -41,14 +41,19 @@ func (f *judgeFlags) done() {
 
 func (f *judgeFlags) add(c *cobra.Command) {
 	f.selected.Add(c)
-	cli.TrustFlags(c, &f.trust)
+	f.addPins(c)
 	c.Flags().StringVar(&f.manifest, "manifest", "manifest.yaml",
 		"the strict deployment manifest, beside those in the bundle's history")
-	c.Flags().StringVar(&f.earlier, "earlier", "earlier",
-		"a folder with a folder for each pair of earlier roots, with files that are called as these")
 	c.Flags().StringArrayVar(&f.apiKeys, "api-keys", nil,
 		"[HOST=]FILE: a PEM file of the public keys with which the API at HOST, or any, signs its answers; repeat for more")
 	cli.FileFromDir(c, "manifest", devstack.ManifestFile)
+}
+
+// addPins adds the flags of pins.
+func (f *judgeFlags) addPins(c *cobra.Command) {
+	cli.TrustFlags(c, &f.trust)
+	c.Flags().StringVar(&f.earlier, "earlier", "earlier",
+		"a folder with a folder for each pair of earlier roots, with files that are called as these")
 	cli.FileFromDir(c, "earlier", devstack.EarlierFolder)
 }
 
@@ -95,6 +100,10 @@ func (f *judgeFlags) archive() (archive.Archive, error) {
 	return f.with(archive.Read(f.trust, f.manifest))
 }
 
+const unreadablePins = "what is pinned, or the bundle beside it, cannot be read (--registry, --auditor and --bundle " +
+	"name them)"
+
+// pins reads the pinned roots, and the bundle if it is there.
 func (f *judgeFlags) pins(c *cobra.Command) (archive.Archive, error) {
 	if _, err := os.Stat(f.trust.Bundle); !c.Flags().Changed("bundle") && errors.Is(err, fs.ErrNotExist) {
 		return f.with(archive.ReadRoots(f.trust.Registry, f.trust.Auditor))

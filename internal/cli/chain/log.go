@@ -23,9 +23,11 @@ import (
 // logFlags name the transparency log that records are compared with.
 type logFlags struct{ policy, log string }
 
+const aboutLogPolicy = "the policy (c2sp.org/tlog-policy) that names the key of the transparency log, its witnesses " +
+	"and their quorum"
+
 func (f *logFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.policy, "log-policy", "",
-		"the policy (c2sp.org/tlog-policy) that names the key of the transparency log, its witnesses and their quorum")
+	c.Flags().StringVar(&f.policy, "log-policy", "", aboutLogPolicy)
 	c.Flags().StringVar(&f.log, "log", "",
 		"the transparency log, a URL or a folder: whether it holds posts that are missing here; needs --log-policy")
 	cli.Check(c, func(*cobra.Command) error {

@@ -257,8 +257,7 @@ func verifyExport(c *cobra.Command, by judgeFlags, log logFlags, in *bufio.Reade
 	}
 	own, err := by.pins(c)
 	if err != nil {
-		return fmt.Errorf(
-			"what is pinned, or the bundle beside it, cannot be read (--registry, --auditor and --bundle name them): %w", err)
+		return fmt.Errorf("%s: %w", unreadablePins, err)
 	}
 	l, err := log.judge()
 	if err != nil {

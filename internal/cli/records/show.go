@@ -17,9 +17,11 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Posts returns the commands about the record of calls. export is made by another package.
-func Posts(export *cobra.Command) *cobra.Command {
-	return cli.Group("posts", "The record of calls", postsList(), postsShow(), export)
+// Posts returns the commands about the record of calls. Another package makes those about exports.
+func Posts(exports ...*cobra.Command) *cobra.Command {
+	c := cli.Group("posts", "The record of calls", append([]*cobra.Command{postsList(), postsShow()}, exports...)...)
+	c.Aliases = []string{"evidence"}
+	return c
 }
 
 func postsShow() *cobra.Command {

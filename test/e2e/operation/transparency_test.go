@@ -8,11 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"filippo.io/torchwood"
-
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
@@ -22,54 +18,9 @@ import (
 	"github.com/actionproof/mediator/translog/leaf"
 )
 
-// loggedRig is a deployment with a transparency log and one witness.
-type loggedRig struct {
-	*kit.Rig
-	witness *logtest.Witness
-	policy  *translog.Policy
-	url     string // where the log is published
-}
-
-// newLoggedRig starts a deployment; more are further settings of the log, and changes edit the configuration.
-func newLoggedRig(t *testing.T, more string, changes ...func(file string) string) *loggedRig {
-	t.Helper()
-	r := &loggedRig{Rig: kit.PrepareClientsRig(t, append(changes, kit.ManyPosts)...), witness: logtest.NewWitness(t, "W")}
-	listen, err := freeport.Address()
-	check.Must(t, err)
-	r.url = "http://" + listen
-	kit.Edit(t, r.In(devstack.SidecarFile), "\naudience: ", fmt.Sprintf("\ntransparencyLog: {origin: log.example/e2e, "+
-		"key: transparency-log-key, policy: log-policy.txt, interval: 1s, listen: %q%s}\naudience: ", listen, more))
-	key := strings.TrimSpace(kit.Run(t, "log", "key", "--config", r.In(devstack.SidecarFile)))
-	text := fmt.Sprintf("log %s\nwitness w %s %s\nquorum w\n", key, r.witness.Key, r.witness.Serve(t))
-	kit.Write(t, r.In("log-policy.txt"), text)
-	r.policy, err = translog.ParsePolicy([]byte(text))
-	check.Must(t, err)
-	r.Start(t)
-	return r
-}
-
-// audited waits until the published log has at least as many entries of each kind, and no problem.
-func (r *loggedRig) audited(t *testing.T, want map[leaf.Kind]int64) {
-	t.Helper()
-	from, err := torchwood.NewTileFetcher(r.url, torchwood.WithHTTPClient(&http.Client{Timeout: kit.Patience}))
-	check.Must(t, err)
-	var report translog.Report
-	if !kit.Eventually(func() bool {
-		report, err = translog.Audit(t.Context(), from, translog.AuditOptions{Policy: r.policy})
-		for kind, n := range want {
-			if err != nil || report.Entries[kind] < n {
-				return false
-			}
-		}
-		return true
-	}) || len(report.Findings) > 0 || len(report.Witnesses) != 1 || report.Entries[leaf.Heartbeat] == 0 {
-		t.Fatalf("got %+v, %v; want %v", report, err, want)
-	}
-}
-
 func TestTransparencyLog(t *testing.T) {
 	t.Parallel()
-	r := newLoggedRig(t, "")
+	r := kit.NewLoggedRig(t, "")
 	ended, open := r.OpenAgent(t), r.OpenAgent(t)
 	ended.MustPost(t)
 	open.MustPost(t)
@@ -77,7 +28,7 @@ func TestTransparencyLog(t *testing.T) {
 		nil))
 	_, err := r.Stack.Reload(t.Context())
 	check.Must(t, err)
-	r.audited(t, map[leaf.Kind]int64{leaf.SessionOpened: 2, leaf.Intent: 2, leaf.Outcome: 2, leaf.SessionClosed: 1,
+	r.Audited(t, map[leaf.Kind]int64{leaf.SessionOpened: 2, leaf.Intent: 2, leaf.Outcome: 2, leaf.SessionClosed: 1,
 		leaf.Trust: 2}) // at the start and at the reload
 	if said := kit.Mediator(t, "doctor", "--admin", r.Stack.Admin()).Out; !strings.Contains(said,
 		"log log.example/e2e: ") || !strings.Contains(said, "witnessed by w until 2") {
@@ -100,13 +51,13 @@ func TestTransparencyLog(t *testing.T) {
 	}
 	for _, record := range records {
 		for _, kind := range []leaf.Kind{leaf.Intent, leaf.Outcome} {
-			v := r.proven(t, store, leaf.ID(kind, record.ID))
+			v := proven(t, r, store, leaf.ID(kind, record.ID))
 			check.Must(t, v.Opening.CheckRecord(whole(t, store, record.ID)))
 		}
 	}
 	for _, id := range []string{leaf.ID(leaf.SessionOpened, open.Session.Session),
 		leaf.ID(leaf.SessionClosed, ended.Session.Session)} {
-		r.proven(t, store, id)
+		proven(t, r, store, id)
 	}
 	_, err = store.Leaf(t.Context(), leaf.ID(leaf.SessionClosed, open.Session.Session)) // ended with the process
 	check.Must(t, err)
@@ -117,13 +68,13 @@ func TestLoggedExport(t *testing.T) {
 	t.Parallel()
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()
-		testLoggedExport(t, newLoggedRig(t, ""))
+		testLoggedExport(t, kit.NewLoggedRig(t, ""))
 	})
 	t.Run("database", func(t *testing.T) {
 		t.Parallel()
 		dsn := filepath.Join(t.TempDir(), "dsn")
 		kit.Write(t, dsn, kit.Database(t))
-		r := newLoggedRig(t, "", func(file string) string {
+		r := kit.NewLoggedRig(t, "", func(file string) string {
 			if strings.Contains(file, "\nactions:") {
 				file += fmt.Sprintf("ledger: {postgres: {dsnFile: %s}}\n", dsn)
 			}
@@ -136,18 +87,18 @@ func TestLoggedExport(t *testing.T) {
 }
 
 // testLoggedExport returns the flags with which it verified.
-func testLoggedExport(t *testing.T, r *loggedRig) (flags []string) {
+func testLoggedExport(t *testing.T, r *kit.LoggedRig) (flags []string) {
 	t.Helper()
 	agent := r.OpenAgent(t)
 	for range 3 {
 		agent.MustPost(t)
 	}
-	r.audited(t, map[leaf.Kind]int64{leaf.Intent: 3, leaf.Outcome: 3})
+	r.Audited(t, map[leaf.Kind]int64{leaf.Intent: 3, leaf.Outcome: 3})
 	dir := t.TempDir()
 	all, taken := filepath.Join(dir, "all.jsonl"), filepath.Join(dir, "taken.jsonl")
 	kit.Run(t, kit.With([]string{"posts", "export", "--out", all, "--flow", "post", "--admin", r.Stack.Admin()},
 		r.Trust()...)...)
-	log := append(r.Trust(), "--log-policy", r.In("log-policy.txt"), "--log", r.url)
+	log := append(r.Trust(), "--log-policy", r.In("log-policy.txt"), "--log", r.URL)
 	kit.Mediator(t, append([]string{"verify", all}, log...)...).Done("Authentic:   3 verified, ",
 		"Untampered:  3 of 3 records of posts that went out are the ones in the log log.example/e2e\n",
 		"Witnessed:   w saw 3 of 3 records by 2", "Complete:    all 3 posts in the log from ", " are here, as seen by w at 2")
@@ -169,7 +120,7 @@ func testLoggedExport(t *testing.T, r *loggedRig) (flags []string) {
 	kit.SameInTypeScript(t, []string{all, taken}, append(roots, "--log-policy", r.In("log-policy.txt"))...)
 	missing := []string{"Complete:    no: 1 posts in the log are missing here\n", "missing: entry "}
 	kit.Mediator(t, append([]string{"verify", taken}, log...)...).Refused(missing...)
-	audit := []string{"log", "audit", r.url, "--policy", r.In("log-policy.txt"), "--records"}
+	audit := []string{"log", "audit", r.URL, "--policy", r.In("log-policy.txt"), "--records"}
 	kit.Mediator(t, append(audit, taken)...).Refused(missing...)
 	kit.Mediator(t, append(audit, all)...).Done("Nothing in the log contradicts it.")
 	kit.Mediator(t, append(audit, all, "--max-age", "1ns")...).Refused("STALE at entry ")
@@ -185,11 +136,11 @@ func whole(t *testing.T, store ledger.Store, id string) ledger.Record {
 }
 
 // proven returns what the proof of an entry shows, which the witness has seen.
-func (r *loggedRig) proven(t *testing.T, store ledger.LogReader, id string) translog.Verified {
+func proven(t *testing.T, r *kit.LoggedRig, store ledger.LogReader, id string) translog.Verified {
 	t.Helper()
 	text, err := translog.Prove(t.Context(), store, id)
 	check.Must(t, err)
-	v, err := r.policy.Verify(text)
+	v, err := r.Policy.Verify(text)
 	check.Must(t, err)
 	if len(v.Witnesses) != 1 || v.Origin != "log.example/e2e" {
 		t.Errorf("%s: %+v", id, v)
@@ -200,7 +151,7 @@ func (r *loggedRig) proven(t *testing.T, store ledger.LogReader, id string) tran
 // TestRequireWitness: a post that needs a witness goes out only once that has cosigned its intent.
 func TestRequireWitness(t *testing.T) {
 	t.Parallel()
-	r := newLoggedRig(t, ", requireWitness: true")
+	r := kit.NewLoggedRig(t, ", requireWitness: true")
 	agent := r.OpenAgent(t)
 	agent.MustPost(t)
 	check.Must(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", nil))
@@ -210,12 +161,12 @@ func TestRequireWitness(t *testing.T) {
 		"slow":  func(_ http.ResponseWriter, req *http.Request) bool { <-req.Context().Done(); return true },
 		"wrong": logtest.Says(http.StatusOK, "\u2014 witness.example/w AAAA\n"),
 	} {
-		r.witness.Answer(answer)
+		r.Witness.Answer(answer)
 		if got := agent.Post(); got.Status != http.StatusServiceUnavailable || got.Code != "log_unwitnessed" ||
 			r.Posts.Load() != posts {
 			t.Errorf("%s: got %+v, and %d posts arrived", name, got, r.Posts.Load())
 		}
-		r.witness.Answer(nil) // back
+		r.Witness.Answer(nil) // back
 		agent.MustPost(t)
 		posts++
 	}
@@ -228,5 +179,5 @@ func TestRequireWitness(t *testing.T) {
 			}
 		}
 	}
-	r.audited(t, map[leaf.Kind]int64{leaf.Intent: 7, leaf.Outcome: 7})
+	r.Audited(t, map[leaf.Kind]int64{leaf.Intent: 7, leaf.Outcome: 7})
 }
