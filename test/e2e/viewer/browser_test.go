@@ -141,7 +141,7 @@ func (o *tab) want(selector string, texts ...string) {
 	o.t.Helper()
 	for said, i := o.text(selector), 0; i < len(texts); i++ {
 		if !strings.Contains(said, texts[i]) {
-			o.t.Errorf("%s does not say %q: %s", selector, texts[i], said)
+			o.t.Errorf("%s does not say %q: %.1000s", selector, texts[i], said)
 		}
 	}
 }

@@ -101,14 +101,15 @@ func testGood(t *testing.T, e exported) {
 	if got := o.result("witnessed"); !strings.Contains(got, "w saw 2 of 2 records by 2") {
 		t.Errorf("Witnessed: %s", got)
 	}
-	o.want("#pins", "Pinned by whoever made this page", "registry-key", "auditor-key")
+	o.want("#pins", "Pinned by whoever made this page", e.key(t, devstack.RegistryFile),
+		e.key(t, devstack.AuditorFile))
 	o.want("#count", "2 posts in the export, 0 of them refused.")
 	o.want("#command", "mediator verify all.jsonl --registry registry.jwk --auditor auditor.jwk --log-policy log-policy.txt")
 	o.unfold()
 	o.want("#posts", "authentic", "request proof", "capability", "a secret of its gate: not verified here",
 		"deployment certificate", "fresh work", "runtime attestation", "trigger receipt", "origin proof", "session receipt",
 		"action grant", "policy decision", "signature and links verified", "humanOperatorPresent\nfalse declared",
-		"observed, compared", "certified by")
+		"observed, compared")
 	o.want("#sessions", "2 posts, ", "observed by the sidecar, signature verified", "completed")
 	for _, line := range e.lines {
 		var record struct{ Record ledger.Record }
@@ -128,6 +129,14 @@ func testGood(t *testing.T, e exported) {
 		return err == nil && bytes.Equal(raw, kit.Read(t, e.file))
 	})
 	o.wantQuiet()
+}
+
+// key returns the public key in the file of a root.
+func (e exported) key(t *testing.T, file string) string {
+	t.Helper()
+	var jwk struct{ X string }
+	check.Must(t, json.Unmarshal(kit.Read(t, e.In(file)), &jwk))
+	return jwk.X
 }
 
 // testAltered alters each artifact, and what the record says. The page names the same break as mediator verify.
