@@ -27,9 +27,12 @@ import starlette.responses
 import starlette.routing
 from fastapi import FastAPI, Request
 from starlette.testclient import TestClient
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from actionproof import Gate, MemoryStore, PostgresStore, RedisStore, Refusal, Route, Store, asgi, wsgi
 from actionproof.adapter import Routes
+from actionproof.answer import MOST
+from actionproof.httpsig import content_digest
 from actionproof.kit import Kit
 
 BODY = b'{"text": "hello"}'
@@ -252,14 +255,24 @@ def wait(ready: Callable[[], object]) -> None:
             time.sleep(0.05)
 
 
+def parts(text: str) -> Iterator[bytes]:
+    """A stream, or a large answer."""
+    yield from [b"data: a\n\n", b"\n\n"] if text == "stream" else [bytes(MOST)] * 2
+
+
+TYPES = {"stream": "text/event-stream", "large": "application/octet-stream"}
+
+
 def fastapi_app(gate: Gate, store: Store, **more: Any) -> Any:
     """An API with FastAPI, which parses the body."""
     app = FastAPI()
     app.add_middleware(asgi.Middleware, gate=gate, store=store, routes={"POST /posts": route(gate, **more)})
 
     @app.post("/posts", status_code=201)
-    def make(post: dict[str, str], request: Request) -> dict[str, str]:
+    def make(post: dict[str, str], request: Request) -> Any:
         verdict = request.scope["actionproof"]
+        if post["text"] in TYPES:
+            return starlette.responses.StreamingResponse(parts(post["text"]), 201, media_type=TYPES[post["text"]])
         return {"made": post["text"], "code": verdict.code}
 
     return TestClient(app, raise_server_exceptions=False)
@@ -269,6 +282,8 @@ def starlette_app(gate: Gate, store: Store, **more: Any) -> Any:
     """An API with Starlette."""
     async def make(request: starlette.requests.Request) -> starlette.responses.Response:
         post = await request.json()
+        if post["text"] in TYPES:
+            return starlette.responses.StreamingResponse(parts(post["text"]), 201, media_type=TYPES[post["text"]])
         said = {"made": post["text"], "code": request.scope["actionproof"].code}
         return starlette.responses.JSONResponse(said, 201)
 
@@ -287,8 +302,10 @@ class Flask:
 
         @app.post("/posts")
         def make() -> Any:
-            verdict = flask.request.environ["actionproof"]
-            return {"made": flask.request.get_json()["text"], "code": verdict.code}, 201
+            verdict, text = flask.request.environ["actionproof"], flask.request.get_json()["text"]
+            if text in TYPES:
+                return flask.Response(parts(text), 201, content_type=TYPES[text])
+            return {"made": text, "code": verdict.code}, 201
 
         self._client = app.test_client()
 
@@ -299,7 +316,8 @@ class Flask:
         except RuntimeError:  # a server answers so
             return types.SimpleNamespace(status_code=500)
         return types.SimpleNamespace(
-            status_code=response.status_code, headers=response.headers, json=lambda: response.json)
+            status_code=response.status_code, headers=response.headers, content=response.data,
+            json=lambda: response.json)
 
 
 class Adapters(unittest.TestCase):
@@ -346,6 +364,25 @@ class Adapters(unittest.TestCase):
                 self.assertEqual(set(answers[0].json()), {"capability", "capabilityId", "bindingHash", "expiresAt"})
                 self.assertEqual([a.json()["code"] for a in answers[1:]],
                                  ["replayed", "artifact_missing", "query_malformed"])
+
+    def test_signed_answers(self) -> None:
+        key = Ed25519PrivateKey.generate()
+        for make in (fastapi_app, starlette_app, Flask):
+            for body, named, signed in [(BODY, True, True), (BODY, False, False), (b'{"text": "stream"}', True, False),
+                                        (b'{"text": "large"}', True, False)]:
+                with self.subTest(make.__name__, body=body, named=named):
+                    gate = KIT.gate()
+                    client = make(gate, MemoryStore(), sign=key)
+                    headers = KIT.headers(gate, "POST", "/posts", body)
+                    post = route(gate).verify("POST", "/posts", headers, body).post
+                    assert post is not None
+                    if named:
+                        headers |= {"content-digest": content_digest(body), "idempotency-key": post.capability_id}
+                    answer = client.post("/posts", content=body, headers=headers)
+                    self.assertEqual(answer.status_code, 201)
+                    self.assertEqual("signature" in answer.headers, signed)
+                    sizes = {b'{"text": "large"}': 2 * MOST, b'{"text": "stream"}': 11}
+                    self.assertEqual(len(answer.content), sizes.get(body, len(answer.content)))
 
     def test_body_read_before(self) -> None:
         gate = KIT.gate()

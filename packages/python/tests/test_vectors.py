@@ -69,7 +69,7 @@ class VectorGate(Gate):
     def __init__(self, file: Any, vector: Any) -> None:
         t = trust({**file["trust"], "revocations": vector.get("revoked", file["trust"].get("revocations", ""))})
         self.name, self._secret = file["gate"]["name"], Secret(unb64(file["gate"]["secret"]) or b"")
-        self._clock = lambda: vector.get("at", file["at"])
+        self.clock = lambda: vector.get("at", file["at"])
         manifest = Manifest(canonical(vector.get("manifest", file["manifest"])).encode())
         self._parts = type("Parts", (), {"manifest": manifest, "trust": t})
         self._reload = lambda: None

@@ -5,8 +5,9 @@ actionproof.asgi and actionproof.wsgi put routes in front of an application; act
 """
 
 from .gate import Gate, Post, Route, Verdict
+from .httpsig import BotVerdict, verify_web_bot_auth
 from .problem import Refusal
 from .stores import Key, MemoryStore, PostgresStore, RedisStore, Replayed, Store
 
-__all__ = ["Gate", "Key", "MemoryStore", "Post", "PostgresStore", "RedisStore", "Refusal", "Replayed", "Route", "Store",
-           "Verdict"]
+__all__ = ["BotVerdict", "Gate", "Key", "MemoryStore", "Post", "PostgresStore", "RedisStore", "Refusal", "Replayed",
+           "Route", "Store", "Verdict", "verify_web_bot_auth"]

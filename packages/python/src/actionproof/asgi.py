@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from .adapter import EARLY, MAX_ENDPOINT_BODY, Answer, Routes, endpoint_of, unused
+from .answer import MOST, Signer, streams
 from .gate import Gate, Route, Verdict
 from .problem import Refusal, document, refuse_if
 from .stores import Store
@@ -58,6 +59,7 @@ class Middleware:
         if verdict.status != "verified" and route.mode == "enforce":
             return await _send(send, document(verdict.code, verdict.detail))
         demanded = route.mode == "enforce" and route.consume == "handler"
+        held = _Held(send, verdict.signer) if verdict.signer else None
         pending = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> MutableMapping[str, Any]:
@@ -66,7 +68,7 @@ class Middleware:
         async def checked(message: MutableMapping[str, Any]) -> None:
             if demanded and message["type"] == "http.response.start" and unused(verdict, message["status"]):
                 raise RuntimeError("the handler has not called consume of the verdict")
-            await send(message)
+            await (held.send if held else send)(message)
 
         await self._app({**scope, "actionproof": verdict}, replay, checked)
 
@@ -84,6 +86,40 @@ class Middleware:
         short = not more and announced and announced[0].isdecimal() and int(announced[0]) != len(body)
         refuse_if(short, "content_incomplete", EARLY)
         return bytes(body)
+
+
+class _Held:
+    """Holds an answer until it is whole, and signs it."""
+
+    def __init__(self, send: Send, signer: Signer) -> None:
+        self._send, self._signer = send, signer
+        self._start: MutableMapping[str, Any] = {}
+        self._body, self._passing = b"", False
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if self._passing or not message["type"].startswith("http.response."):
+            return await self._send(message)
+        if message["type"] == "http.response.start":
+            self._start = message
+            headers = [(_text(name), _text(value)) for name, value in message["headers"]]
+            if message.get("trailers") or streams(headers):
+                await self._pass()
+            return
+        self._body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(self._body) > MOST:
+            await self._pass()
+            await self._send({**message, "body": self._body})
+        elif not more:
+            headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self._start["headers"]]
+            signed = self._signer.sign(self._start["status"], headers, self._body)
+            self._start["headers"] = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in signed]
+            await self._pass()
+            await self._send({**message, "body": self._body})
+
+    async def _pass(self) -> None:
+        self._passing = True
+        await self._send(self._start)
 
 
 def _text(raw: bytes) -> str:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from . import http
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from . import answer, http
 from .chain import FLAGS, Chain, free, proves
 from .claims import CAPABILITY, CHALLENGE, REQUEST_PROOF, Binding, Claims, Kind, Shape, rebuilt, sha256, without_null
 from .manifest import Manifest
@@ -57,6 +59,7 @@ class Verdict:
     keys: Sequence[Key] = ()
     store: Store | None = field(default=None, repr=False)
     error: BaseException | None = field(default=None, repr=False)
+    signer: answer.Signer | None = field(default=None, repr=False, compare=False)  # of the answer; for adapters
     _used: list[Key] = field(default_factory=list, repr=False, compare=False)
 
     @property
@@ -95,7 +98,7 @@ class Gate:
     def __init__(self, name: str, files: Mapping[str, bytes], *, clock: Callable[[], float] = time.time) -> None:
         """files has registry.jwk, auditor.jwk, manifest.json, bundle.json and secret. See from_folder."""
         refuse_if(not name, "config_malformed", "a gate needs a name")
-        self.name, self._clock = name, clock
+        self.name, self.clock = name, clock
         self.roots = [parse_root(files["registry.jwk"], "signer_certificate"),
                       parse_root(files["auditor.jwk"], "deployment_certificate")]
         self._parts = self._read(files, None)
@@ -161,7 +164,7 @@ class Gate:
         return True
 
     def _now(self) -> Moment:
-        return Moment(round(self._clock() * SECOND))
+        return Moment(round(self.clock() * SECOND))
 
     def _own(self, age: str, manifest: Manifest) -> Expected:
         return Expected([self.name], [self.name], ["own"], manifest.age(age))
@@ -274,6 +277,7 @@ class Route:
     raw: bool = False  # content: raw in the sidecar; else the body is JSON
     public_url: str = ""  # origin and path prefix as the mediator sees them, if a proxy cuts the prefix off
     max_body: int = 1 << 20
+    sign: Ed25519PrivateKey | None = field(default=None, repr=False)  # signs the handler's answers to mediators
     # "handler": the handler calls the verdict's consume, in its own transaction; else the adapter does, before it
     consume: Literal["adapter", "handler"] = "adapter"
 
@@ -293,7 +297,9 @@ class Route:
             return Verdict("unavailable", "internal", str(error), error=error)
         post = Post(claims["jti"], binding.subject, binding.action, binding.resource, binding.content_hash,
                     claims["runtime"]["trigger"], claims["runtime"]["runtimeId"], claims["session"]["sessionId"])
-        return Verdict("verified", "ok", "", post, keys, self.store)
+        target = http.origin(self.public_url, fields) + binding.resource.partition(" ")[2]
+        signer = answer.signer(self.sign, method, target, fields, raw_body, post.capability_id, self.gate.clock)
+        return Verdict("verified", "ok", "", post, keys, self.store, signer=signer)
 
     def _read(self, method: str, url: str, fields: http.Fields, body: bytes) -> tuple[Binding, tuple[str, str]]:
         http.refuse_overrides(method, url, fields)

@@ -54,6 +54,12 @@ def resource(method: str, url: str, public_url: str = "") -> str:
     return f"{method} {path}{mark}{query}"
 
 
+def origin(public_url: str, fields: Fields) -> str:
+    """Scheme and host as the mediator sees them."""
+    match = _ORIGIN.match(public_url)
+    return match[0] if match else "https://" + "".join(fields.all("host")[:1])
+
+
 def refuse_overrides(method: str, url: str, fields: Fields) -> None:
     """Refuses headers and query parameters that make some servers use another method."""
     for name in fields:

@@ -8,12 +8,13 @@ A handler finds the Verdict in request.environ["actionproof"].
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.client import responses
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 
 from .adapter import EARLY, MAX_ENDPOINT_BODY, Answer, Routes, endpoint_of, unused
+from .answer import MOST, Signer, streams
 from .gate import Gate, Route, Verdict
 from .problem import Refusal, document, refuse_if
 from .stores import Store
@@ -59,7 +60,48 @@ class Middleware:
                 raise RuntimeError("the handler has not called consume of the verdict")
             return start(status, headers, *([error] if error else []))
 
-        return self._app({**environ, "actionproof": verdict}, checked)
+        environ = {**environ, "actionproof": verdict}
+        return _signed(self._app, environ, checked, verdict.signer) if verdict.signer else self._app(environ, checked)
+
+
+def _signed(app: App, environ: Environ, start: Start, signer: Signer) -> Iterable[bytes]:
+    """Holds an answer until it is whole, and signs it."""
+    said: list[tuple[str, list[tuple[str, str]]]] = []
+    written: list[bytes] = []
+
+    def held(status: str, headers: list[tuple[str, str]], _: Any = None) -> Any:
+        said[:] = [(status, headers)]
+        return written.append
+
+    parts = app(environ, held)
+    rest = _Rest(written, parts)
+    try:
+        for part in rest.left:
+            written.append(part)
+            if streams(said[0][1]) or sum(map(len, written)) > MOST:
+                start(*said[0])
+                return rest
+        status, headers = said[0]
+        start(status, signer.sign(int(status[:3]), headers, b"".join(written)))
+        return rest
+    except BaseException:
+        rest.close()
+        raise
+
+
+class _Rest:
+    """What is held of an answer, and then what is left of it."""
+
+    def __init__(self, held: list[bytes], parts: Iterable[bytes]) -> None:
+        self.held, self.parts, self.left = held, parts, iter(parts)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from self.held
+        yield from self.left
+
+    def close(self) -> None:
+        """Ends the application's answer (PEP 3333)."""
+        getattr(self.parts, "close", lambda: None)()
 
 
 def _headers(environ: Environ) -> list[tuple[str, str]]:
