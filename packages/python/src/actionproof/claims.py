@@ -12,9 +12,9 @@ from .problem import Refusal, refuse_if
 from .strictjson import Malformed, canonical, parse
 
 Claims = dict[str, Any]
-# t: text, not empty; h: hash; s: any text; b: boolean; i: whole number, w: of 64 bits; l: list of texts, n: or null;
-# m: texts by any name; a mapping: an object; a list of one mapping: a list of objects. A name with ? is absent if its
-# value is empty, 0 or false.
+# t: text, not empty; h: hash; s: any text; b: boolean; f: number; i: whole number, w: of 64 bits; l: list of texts,
+# n: or null; m: texts by any name; a mapping: an object; a list of one mapping: a list of objects. A name with ? is
+# absent if its value is empty, 0 or false.
 Shape = Mapping[str, Any]
 
 _MAX_NAME, _MAX_TEXT = 256, 2048  # bytes
@@ -249,7 +249,7 @@ def without_null(of: Any, value: Any) -> Any:
     return value
 
 
-_TYPES: dict[str, type] = {"b": bool, "i": int, "w": int, "l": list, "n": list, "m": dict}
+_TYPES: dict[str, type] = {"b": bool, "f": int, "i": int, "w": int, "l": list, "n": list, "m": dict}
 
 
 def _typed(of: Any, value: Any) -> Any:
@@ -259,7 +259,7 @@ def _typed(of: Any, value: Any) -> Any:
         return [rebuilt(of[0], item) for item in value]
     if isinstance(of, dict):
         return rebuilt(of, value)
-    good = type(value) is _TYPES.get(of, str) or of == "n" and value is None
+    good = type(value) is _TYPES.get(of, str) or of == "n" and value is None or of == "f" and type(value) is float
     if good and isinstance(value, list | dict):
         good = all(isinstance(item, str) for item in (value.values() if isinstance(value, dict) else value))
     bound = {"i": _MAX_WHOLE, "w": (1 << 63) - 1}.get(of)

@@ -68,6 +68,7 @@ _MANIFEST: Shape = {
     "autonomyPolicy?": _shape("allowedKeyCustody", f"{_CUSTODY} requireVerification? allowDegraded?", "scoringHash",
                               "maxReputationAgeMs"),
     "agentStatementPolicy?": _shape("allowedKeyCustody", _CUSTODY, "", "maxStatementAgeMs"),
+    "webBotAuthPolicy?": _shape("allowedKeyCustody", _CUSTODY, "", "maxDirectoryAgeMs"),
     "egressCeiling?": [{"url": "s", "methods?": "l"}],
     "maxChallengeAgeMs": "w", "capabilityTtlMs": "w", "maxCapabilityAgeMs": "w",
     "controls": dict.fromkeys([*TRUE, *FALSE], "b"),
@@ -87,11 +88,13 @@ _ROLES = [
     _Role("agentSessionReceiptPolicy", _FRESH), _Role("policyDecisionPolicy", _FRESH), _Role("grantPolicy", _FRESH),
     _Role("requestProofPolicy", _FRESH), _Role("interactionReceiptPolicy", _FRESH),
     _Role("autonomyPolicy", 600_000), _Role("agentStatementPolicy", _FRESH),
+    _Role("webBotAuthPolicy", 120_000),
 ]
 _KIND_ROLES = {
     ATTESTATION.typ: _ROLES[0], TRIGGER_RECEIPT.typ: _ROLES[1], ORIGIN_PROOF.typ: _ROLES[2],
     DEPLOYMENT_CERTIFICATE.typ: _ROLES[4], SESSION_RECEIPT.typ: _ROLES[5], POLICY_DECISION.typ: _ROLES[6],
     ACTION_GRANT.typ: _ROLES[7], REQUEST_PROOF.typ: _ROLES[8], "interaction-receipt+jwt": _ROLES[9],
+    "reputation+jwt": _ROLES[10],
     STATEMENT.typ: _ROLES[11],
 }
 
@@ -163,9 +166,9 @@ class Manifest:
         receipt, deployment = runtime["triggerReceiptPolicy"], m["deploymentCertificatePolicy"]
         origin = receipt["originProofPolicy"]
         deployments = deployment["allowedDeploymentIds"] or []
-        later = "autonomyPolicy" in m or "agentStatementPolicy" in m
+        later = {"autonomyPolicy", "agentStatementPolicy", "webBotAuthPolicy"} & m.keys()
         rows: list[tuple[str, bool]] = [
-            ("version", m["version"] not in ("1.0", "1.1") or m["version"] == "1.0" and later),
+            ("version", m["version"] not in ("1.0", "1.1") or m["version"] == "1.0" and bool(later)),
             ("deploymentId", not m["deploymentId"] or m["deploymentId"] not in deployments or "" in deployments),
             ("runtimePolicy.allowedKeyCustody", _weak(runtime.get("allowedKeyCustody", PROTECTED), PROTECTED)),
             ("runtimePolicy.requiredMode", runtime.get("requiredMode", "autonomous") != "autonomous"),

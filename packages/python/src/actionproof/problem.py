@@ -46,6 +46,10 @@ CODES = {
     "key_purpose": Code(403, "A key was used outside its certified role"),
     "key_retired": Code(403, "A retired version of a key signed an artifact"),
     "key_unknown": Code(403, "A key has no custody certificate from the pinned registry"),
+    "log_contradicted": Code(503, "The transparency log is not the one that was signed or witnessed"),
+    "log_unwitnessed": Code(
+        503, "A checkpoint lacks cosignatures that the log's policy demands, at least so far"
+    ),
     "manifest_unknown": Code(403, "The manifest of a record is missing"),
     "not_allowed": Code(403, "The manifest does not allow this signer, runtime or trigger"),
     "override_refused": Code(400, "A header or a query parameter could change the call", True),
@@ -56,6 +60,8 @@ CODES = {
     "query_malformed": Code(400, "A request to the mediator is malformed", True),
     "record_mismatch": Code(403, "A record contradicts its artifacts"),
     "replayed": Code(409, "A single-use key was used again"),
+    "reputation_insufficient": Code(403, "A rule needs a rated or verified agent, and this one is not", True),
+    "reputation_mismatch": Code(403, "A reputation token belongs to another agent or owner"),
     "request_malformed": Code(400, "The request can be read in more than one way", True),
     "revocations_rolled_back": Code(403, "A new trust bundle would undo a revocation or a retirement"),
     "revocations_stale": Code(403, "The revocation list is missing, old, or for another audience"),

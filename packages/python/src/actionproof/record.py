@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Iterator, Sequence
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, BinaryIO
+from functools import partial
+from typing import Any
 
+from . import http, reputation
+from .answer import COMPONENTS, TAG
 from .chain import Chain, first_failure, proves, same
-from .claims import (ACTION_GRANT, ATTESTATION, CAPABILITY, CHALLENGE, DEPLOYMENT_CERTIFICATE, ORIGIN_PROOF,
-                     POLICY_DECISION, REQUEST_PROOF, SESSION_RECEIPT, STATEMENT, TRIGGER_RECEIPT, Binding, Claims,
-                     Kind)
+from .claims import (ACTION_GRANT, ATTESTATION, CAPABILITY, CHALLENGE, ORIGIN_PROOF, POLICY_DECISION, REQUEST_PROOF,
+                     SESSION_RECEIPT, STATEMENT, TRIGGER_RECEIPT, Binding, Claims, Kind)
+from .export import Export, Logged, Trusted, moment
+from .fields import item
+from .httpsig import Message, key_id, open_base
 from .manifest import Manifest
-from .problem import Refusal, refuse, refuse_if
-from .strictjson import Malformed, canonical, parse
-from .token import SECOND, Moment, Root, b64, parse_rooted, unverified
-from .trust import PastTrust, parse_root
+from .problem import Refusal, refuse_if
+from .receipts import RECEIPT, Made, Opener, Sessions, past_opener
+from .reputation import REPUTATION
+from .token import SECOND, Moment, token_hash, unverified
+from .trust import Opened, PastTrust
 
-_MAX_LINE, _MAX_SHARED, _MAX_TRUSTS = 1 << 20, 64 << 20, 512
-_SKEW, _EARLY = 60 * SECOND, 3600 * SECOND
+_SKEW, _EARLY, _ANSWER = 60 * SECOND, 3600 * SECOND, 300 * SECOND
 _ENVELOPE = {"challenge": "challengeToken", "originProof": "originProof", "triggerReceipt": "triggerReceipt",
              "policyDecision": "policyDecision", "grant": "grant", "runtimeAttestation": "attestation",
              "sessionReceipt": "sessionReceipt", "deploymentCertificate": "deploymentCertificate"}
@@ -28,173 +32,81 @@ _SIGNED: dict[str, Kind] = {
     "originProof": ORIGIN_PROOF, "triggerReceipt": TRIGGER_RECEIPT, "policyDecision": POLICY_DECISION,
     "grant": ACTION_GRANT, "runtimeAttestation": ATTESTATION, "sessionReceipt": SESSION_RECEIPT,
     "requestProof": REQUEST_PROOF, "agentStatement": STATEMENT}
-_NAMES = {*_ENVELOPE, "capability", "requestProof", "agentStatement", "reputation"}
-_TEXTS = ("id flow state session event rule subject action resource method host path scheme message contentHash "
-          "bindingHash capabilityId manifest code step reason result carries unfit started finished").split()
-_MEMBERS = {*_TEXTS, *("queryNames mcp graphql learning tools model interactions status answer bytesOut bytesIn "
-                       "artifacts checks steps keys").split()}
-
-
-class CannotJudge(Exception):
-    """The record has a part that only the mediator's own command verifies."""
-
-
-@dataclass
-class Trusted:
-    """What an export says of one pair of roots."""
-
-    roots: list[Root]
-    certificates: list[str] = field(default_factory=list)
-    earlier: list[str] = field(default_factory=list)
-    revocations: list[str] = field(default_factory=list)  # the current list first
-    manifests: dict[str, Manifest] = field(default_factory=dict)
-    pinned: bool = False
-    past: dict[str, PastTrust] = field(default_factory=dict)  # by the manifest's hash
-
-    def signed(self, certificate: str) -> bool:
-        """Whether the auditor has signed a deployment certificate."""
-        try:
-            p = parse_rooted(certificate, DEPLOYMENT_CERTIFICATE)
-            self.roots[1].verify(DEPLOYMENT_CERTIFICATE.typ, p, False)
-        except Refusal:
-            return False
-        return p.kid == self.roots[1].kid
-
-    def believed(self, manifest: Manifest) -> PastTrust:
-        """The certificates of all times that a manifest believes."""
-        if manifest.hash not in self.past:
-            self.past[manifest.hash] = PastTrust(
-                self.roots, [*self.earlier, *self.certificates], self.revocations, manifest.signers())
-        return self.past[manifest.hash]
+_TRIGGER, _SESSION, _DEPLOYMENT = "origin proof and trigger receipt", "agent session receipt", "deployment certificate"
+_PROOF, _KEY = "request proof", "key of the API's answer"
+# The members of a record, by the check that proves them: none of "", the post's receipt or the API's answer.
+_PROVEN = """id:receipt flow:record state:outcome session:session event:trigger rule: subject:trigger action:trigger
+    resource:trigger method:trigger host:api path:trigger scheme:api queryNames: carries: mcp: graphql: learning:record
+    unfit: message:trigger result: tools: model: interactions:session contentHash:trigger bindingHash:trigger
+    capabilityId:proof started:receipt finished: manifest:deployment code: step: reason: status:status answer:api
+    bytesOut: bytesIn: artifacts:receipt checks: steps: keys:record"""
 
 
 @dataclass
 class Judged:
     """One record with its result: verified, incomplete or refused."""
 
-    id: str
+    logged: Logged
     result: str
+    trusted: Trusted
     check: str = ""
     refusal: Refusal | None = None
-    receipts: bool = False  # it names interaction receipts, which are not judged here
+    unproven: list[str] = field(default_factory=list)  # members that no signature holds
 
 
-class Export:
-    """An export, read line by line."""
+class Judge:
+    """Judges the records of an export, each as of its last signature, and all against each other."""
 
-    def __init__(self, lines: BinaryIO, pinned: Sequence[Root], bundle: Claims | None = None) -> None:
-        """Reads up to the records. bundle is the trust bundle of the reader, whose revocations count, too."""
-        self._lines, self._number, self.trusts = lines, 0, list[Trusted]()
-        self.proofs, self._seen = 0, set[str]()
-        name, value = self._read()
-        if name != "actionproof-evidence" or value != {"version": 1}:
-            self._malformed("this is no export of version 1")
-        size = 0
-        while True:
-            name, value = self._read()
-            if name in ("record", "end", "receipt"):
-                break
-            size += len(json.dumps(value))
-            if size > _MAX_SHARED:
-                self._malformed("too much comes before the records")
-            self._share(name, value)
-        if not self.trusts:
-            self._malformed("the export has no roots")
-        self._next = name, value
-        for t in self.trusts:
-            t.pinned = [(r.kid, r.public, r.raw_post_quantum) for r in t.roots] == [
-                (r.kid, r.public, r.raw_post_quantum) for r in pinned]
-            if t.pinned and bundle is not None:
-                t.earlier, t.certificates = [*t.earlier, *t.certificates], list(bundle["certificates"])
-                t.revocations = [r for r in (bundle.get("revocations", ""), *t.revocations) if r]
+    def __init__(self, export: Export, now: int) -> None:
+        """now is in µs."""
+        self._export, self._now, self._seen = export, now, set[str]()
+        self.sessions = Sessions(export.receipts)
 
-    def _malformed(self, why: str) -> None:
-        refuse("evidence_malformed", f"line {self._number} of the export: {why}")
+    def records(self) -> Iterator[Judged]:
+        """The records with their results."""
+        for logged in self._export.records():
+            r = logged.record
+            tokens = {a["name"]: a["token"] for a in r["artifacts"]}
+            certificate = tokens.get("deploymentCertificate", "")
+            trusts = self._export.trusts
+            t = next((t for t in trusts if t.signed(certificate)), trusts[0])
+            yield self._judge(logged, tokens, t)
 
-    def _read(self) -> tuple[str, Any]:
-        self._number += 1
-        raw = self._lines.readline(_MAX_LINE + 1)
-        if len(raw) > _MAX_LINE or not raw.endswith(b"\n"):
-            self._malformed("the line is too long, or the export breaks off")
+    def _judge(self, logged: Logged, tokens: Mapping[str, str], t: Trusted) -> Judged:
+        r = _Record(logged.record, tokens, t, self._now)
+        out = Judged(logged, "refused", t)
         try:
-            line = parse(raw)
-        except Malformed as error:
-            self._malformed(str(error))
-        if not isinstance(line, dict) or len(line) != 1:
-            self._malformed("each line has one member")
-        return next(iter(line.items()))  # type: ignore[no-any-return]
-
-    def _share(self, name: str, value: Any) -> None:
-        if name == "roots":
-            if not isinstance(value, dict) or value.keys() != {"registry", "auditor"}:
-                return self._malformed("the roots are not two keys")
-            roots = [parse_root(json.dumps(value[of]).encode(), purpose) for of, purpose in (
-                ("registry", "signer_certificate"), ("auditor", "deployment_certificate"))]
-            if len(self.trusts) == _MAX_TRUSTS:
-                self._malformed("there are too many roots")
-            return self.trusts.append(Trusted(roots))
-        if not isinstance(value, str) or not self.trusts:
-            return self._malformed(f"{name} has no text, or comes before the roots")
-        t = self.trusts[-1]
-        if name == "manifest":
-            m = Manifest(value.encode())
-            t.manifests[m.hash] = m
-        elif name == "certificate":
-            t.certificates.append(value)
-        elif name == "earlierCertificate":
-            t.earlier.append(value)
-        elif name in ("revocations", "earlierRevocations"):
-            t.revocations.insert(0 if name == "revocations" else len(t.revocations), value)
+            checks = r.judged(self.sessions, out)
+        except Refusal as untrusted:
+            out.check, out.refusal = "trust", untrusted
+            return out
+        refused = next((f for f in checks if f[1].code != "artifact_missing"), None)
+        if refused is None:
+            again = first_failure([("record", partial(self._once, logged.record))])
+            if again is not None:
+                out.unproven = []
+            refused = again or (checks[0] if checks and logged.record["state"] != "refused" else None)
+        if refused is not None:
+            out.check, out.refusal = refused
         else:
-            self._malformed(f"{name!r} does not belong in an export")
+            out.result = "incomplete" if checks else "verified"
+        return out
 
-    def judge(self, now: int) -> Iterator[Judged]:
-        """Judges the records, each as of its last signature. now is in µs."""
-        count = 0
-        while True:
-            name, value = self._next
-            if name == "end":
-                if value != {"records": count} or self._lines.read(1):
-                    self._malformed("the end counts other records, or something follows it")
-                return
-            if name == "record":
-                count += 1
-                yield self._record(value, now)
-            elif name in ("intentProof", "outcomeProof"):
-                self.proofs += 1
-            elif name != "receipt" or count == 0:
-                self._malformed(f"{name!r} does not belong among the records")
-            self._next = self._read()
-
-    def _record(self, r: Any, now: int) -> Judged:
-        if not isinstance(r, dict) or not r.keys() <= _MEMBERS or not isinstance(r.get("artifacts"), list) or not all(
-                isinstance(r.get(name, ""), str) for name in _TEXTS) or not {"started", "state"} <= r.keys():
-            self._malformed("the record has an unknown member, lacks one, or has one of another type")
-        try:
-            _time(r["started"])
-            _time(r.get("finished", r["started"]))
-        except ValueError:
-            self._malformed("the record has no time")
-        tokens: dict[str, str] = {}
-        for a in r["artifacts"]:
-            good = isinstance(a, dict) and set(a) == {"name", "token"} and isinstance(a["token"], str)
-            if not good or a["name"] not in _NAMES - tokens.keys():
-                self._malformed("an artifact has another name, or occurs twice")
-            tokens[a["name"]] = a["token"]
-        if "reputation" in tokens or "answer" in r:
-            raise CannotJudge(f"{r.get('id', '')} has a reputation or an API's signed answer: use mediator verify")
-        certificate = tokens.get("deploymentCertificate", "")
-        t = next((t for t in self.trusts if t.signed(certificate)), self.trusts[0])
-        return _Judge(r, tokens, t, now).judged(self._seen)
+    def _once(self, r: Claims) -> None:
+        for name in ("id", "bindingHash"):
+            value = r.get(name, "")
+            refuse_if(value and f"{name} {value}" in self._seen, "record_mismatch", f"another record has this {name}")
+            self._seen.add(f"{name} {value}")
 
 
-def _time(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * SECOND)
+_Failed = tuple[str, Refusal]
 
 
-class _Judge:
-    def __init__(self, r: Claims, tokens: dict[str, str], trusted: Trusted, now: int) -> None:
+class _Record:
+    def __init__(self, r: Claims, tokens: Mapping[str, str], trusted: Trusted, now: int) -> None:
         self.r, self.tokens, self.trusted, self.now = r, tokens, trusted, now
+        self.started = moment(r["started"])
+        self.finished = moment(r["finished"]) if "finished" in r else None
         signed = []
         for name, kind in _SIGNED.items():
             try:
@@ -203,43 +115,76 @@ class _Judge:
                 continue
         self.signed = sorted(signed)
 
-    def judged(self, seen: set[str]) -> Judged:
-        record_id, missing = self.r.get("id", ""), False
-        names = "interactions" in self.r
-        try:
-            manifest, past, last = self._trust()
-        except Refusal as untrusted:
-            return Judged(record_id, "refused", "trust", untrusted)
-        for at in (last, last - SECOND):  # a key before a restart in this second
-            failed = self._chain(manifest, past, at)
-            if not failed or failed[-1][1].code != "signature_invalid":
-                break
-        for check, reason in sorted(failed, key=lambda f: f[1].code == "artifact_missing"):
-            if reason.code != "artifact_missing" or self.r["state"] != "refused":
-                return Judged(record_id, "refused", check, reason)
-            missing = True
-        steps = [("record", lambda: self._record(manifest)), ("record", lambda: self._once(seen))]
-        found = first_failure(steps)
-        if found is not None:
-            return Judged(record_id, "refused", *found)
-        return Judged(record_id, "incomplete" if missing else "verified", receipts=names)
-
-    def _trust(self) -> tuple[Manifest, PastTrust, int]:
-        """The manifest of the record's time, what it believes, and the moment to judge by."""
-        refuse_if(not self.trusted.pinned, "roots_not_pinned", "the record belongs to roots that are not pinned here")
-        known = self.trusted.manifests
-        manifest = known.get(self.r.get("manifest", "")) or (next(iter(known.values())) if len(known) == 1 else None)
-        if manifest is None:
-            refuse("manifest_unknown", "the export lacks the record's manifest")
-        last = self.signed[-1] if self.signed else _time(self.r["started"])
+    def judged(self, sessions: Sessions, out: Judged) -> list[_Failed]:
+        """The failed checks. At most the last is more than a missing artifact."""
+        manifest = self.trusted.manifest(self.r.get("manifest", ""))
+        past = self.trusted.believed(manifest)
+        last = self.signed[-1] if self.signed else self.started
         try:
             last = unverified(REQUEST_PROOF, self.tokens.get("requestProof", ""))["iat"] * SECOND
         except Refusal:
             pass
         refuse_if(last > self.now + 2 * SECOND, "clock_skew", "the record is of the future")
-        return manifest, self.trusted.believed(manifest), last
+        for at in (last, last - SECOND):  # a key before a restart in this second
+            failed = self._chain(manifest, past, at)
+            if not failed or failed[-1][1].code != "signature_invalid":
+                break
+        pinned = "answer" in self.r and bool(self.trusted.answer_keys)
+        steps: list[tuple[str, Callable[[], None]]] = [("record", partial(self._record, manifest))]
+        for step in steps + ([(_KEY, self._answer_key)] if pinned else []):
+            found = None if failed and failed[-1][1].code != "artifact_missing" else first_failure([step])
+            failed += [found] if found else []
+        if failed and failed[-1][1].code != "artifact_missing":
+            return failed
+        made = self._receipts(sessions, failed)
+        out.unproven = self._unproven({name for name, _ in failed}, made, pinned)
+        return failed
 
-    def _chain(self, manifest: Manifest, past: PastTrust, at: int) -> list[tuple[str, Refusal]]:
+    def _head(self) -> Any:
+        if "sessionReceipt" not in self.tokens:
+            return None
+        try:
+            return unverified(SESSION_RECEIPT, self.tokens["sessionReceipt"]).get("interactions")
+        except Refusal:
+            return None
+
+    def _receipts(self, sessions: Sessions, failed: list[_Failed]) -> Made | None:
+        """The post's own receipt, if there is one."""
+        head = self._head()
+        if head is None:
+            return None
+        made = list[Made | None]([None])
+
+        def verify() -> None:
+            owner = key_id(self.trusted.roots[0].public)
+            made[0] = sessions.verify(self._opener(), owner, self.r, head)
+            if made[0] is not None:
+                made[0].check(self.r, self.started // 1000)
+
+        found = first_failure([("interaction receipts", verify)])
+        failed += [found] if found else []
+        return made[0]
+
+    def _opener(self) -> Opener:
+        def open_at(token: str, claims: Claims, at: int) -> Opened:
+            manifest = self.trusted.manifest(claims["policy_id"])
+            past = self.trusted.believed(manifest)
+            refuse_if(at * SECOND > self.now + 2 * SECOND, "clock_skew", "the receipt is of the future")
+            return past.open(RECEIPT, token, manifest.expected(RECEIPT), Moment(at * SECOND))
+        return past_opener(open_at)
+
+    def _unproven(self, failed: set[str], made: Made | None, pinned: bool) -> list[str]:
+        api = pinned and _KEY not in failed
+        outcome = made is not None and made.outcome != "indeterminate"
+        completed = outcome and made is not None and made.outcome == "completed"
+        held = {"record": True, "receipt": made is not None, "trigger": _TRIGGER not in failed, "api": api,
+                "session": _SESSION not in failed, "proof": _PROOF not in failed,
+                "deployment": _DEPLOYMENT not in failed, "status": api or outcome, "": False,
+                "outcome": api and self.r["state"] == "forwarded" or completed}
+        pairs = (pair.split(":") for pair in _PROVEN.split())
+        return [name for name, by in pairs if not held[by]]
+
+    def _chain(self, manifest: Manifest, past: PastTrust, at: int) -> list[_Failed]:
         """The failed checks: artifacts that are missing, and then at most one of another kind."""
         envelope = {name: self.tokens.get(of, "") for of, name in _ENVELOPE.items()}
         chain, r = Chain(manifest, past, Moment(at), envelope), self.r
@@ -262,6 +207,17 @@ class _Judge:
             step()
             same("record_mismatch", "record", r.get(member, ""), chain.claims(name)[claim])
 
+        def decision() -> None:
+            token = self.tokens.get("reputation", "")
+            refuse_if(token and not envelope["policyDecision"], "artifacts_mismatch", "a reputation has no decision")
+            chain.decision()
+            named = chain.claims("policyDecision").get("reputationHash", "")
+            if not named and not token:
+                return
+            refuse_if(token and token_hash(token) != named, "artifacts_mismatch", "the decision has another reputation")
+            c = past.open(REPUTATION, token, manifest.expected(REPUTATION), chain.at).claims
+            reputation.check(c, manifest, key_id(self.trusted.roots[0].public), chain.binding.subject, at)
+
         def deployment() -> None:
             chain.deployment()
             refuse_if(r.get("manifest", manifest.hash) != manifest.hash, "record_mismatch")
@@ -277,21 +233,21 @@ class _Judge:
 
         def statement() -> None:
             s = past.open(STATEMENT, self.tokens["agentStatement"], manifest.expected(STATEMENT), chain.at).claims
-            same("statement_mismatch", "statement", s["owner"], _owner(self.trusted.roots[0].public),
+            same("statement_mismatch", "statement", s["owner"], key_id(self.trusted.roots[0].public),
                  s["statementHash"], chain.binding.content_hash, s["bindingHash"], chain.binding.hash(),
                  s["agent"], chain.binding.subject, s["session"], r.get("session", ""),
                  s["eventId"], r.get("event", ""))
 
         steps = [
-            ("call", call), ("origin proof and trigger receipt",
-                             lambda: of(chain.trigger, "event", "triggerReceipt", "eventId")),
-            ("policy decision", chain.decision), ("action grant", chain.grant),
+            ("call", call), (_TRIGGER, lambda: of(chain.trigger, "event", "triggerReceipt", "eventId")),
+            ("policy decision", decision), ("action grant", chain.grant),
             ("runtime attestation", chain.runtime if envelope["policyDecision"] else chain.attestation),
-            ("agent session receipt", lambda: of(chain.session, "session", "sessionReceipt", "sessionId")),
-            ("deployment certificate", deployment), ("request proof", proof),
+            (_SESSION, lambda: of(chain.session, "session", "sessionReceipt", "sessionId")),
+            (_DEPLOYMENT, deployment), (_PROOF, proof),
         ]
+        steps += [("agent statement", statement)] if "agentStatement" in self.tokens else []
         failed = []
-        for step in steps + ([("agent statement", statement)] if "agentStatement" in self.tokens else []):
+        for step in steps + ([("API's answer", self._answer)] if "answer" in r else []):
             found = first_failure([step])
             if found is not None:
                 failed.append(found)
@@ -299,13 +255,43 @@ class _Judge:
                     break
         return failed
 
+    def _answer(self) -> None:
+        """The API has answered the record's call, with the record's status."""
+        r, a = self.r, self.r["answer"]
+        public, signature = _bytes(a["publicKey"]), _bytes(a["signature"])
+        values, params = open_base(a["base"], signature, public)
+        refuse_if(r["state"] not in ("forwarded", "indeterminate"), "record_mismatch", "the API has answered")
+        path = r.get("resource", "").split(" ")[1:2]
+        try:
+            digest = "sha-256=:" + base64.b64encode(bytes.fromhex(r.get("contentHash", ""))).decode() + ":"
+        except ValueError:
+            digest = ""
+        fields = http.Fields([("content-digest", digest), ("idempotency-key", r.get("capabilityId", ""))])
+        url = f"{r.get('scheme', '')}://{r.get('host', '')}{''.join(path)}"
+        message = Message(fields, status=r.get("status", 0), request=Message(fields, r.get("method", ""), url))
+        try:
+            want = {name: message.value(item(name)) for name in COMPONENTS if name != '"content-digest"'}
+        except (Refusal, ValueError) as error:
+            raise Refusal("record_mismatch", str(error)) from None
+        wrong = any(values.get(name) != value for name, value in want.items()) or '"content-digest"' not in values
+        at, ended = params.get("created", 0) * SECOND, self.finished or 0
+        late = not self.started - _ANSWER - SECOND <= at <= ended + _ANSWER
+        refuse_if(wrong or late or params.get("tag") != TAG or params.get("keyid") != a["keyId"], "record_mismatch",
+                  "the API's answer and the record differ")
+
+    def _answer_key(self) -> None:
+        keys, a = self.trusted.answer_keys, self.r["answer"]
+        host, wanted = self.r.get("host", "").removesuffix(":443"), a["keyId"]
+        key = keys.get(host, {}).get(wanted) or keys.get("", {}).get(wanted)
+        refuse_if(key is None or key != _bytes(a["publicKey"]), "record_mismatch",
+                  f"the key of the API's answer, {wanted}, is not in --api-keys for {host}")
+
     def _record(self, manifest: Manifest) -> None:
-        r = self.r
-        wrong = r.get("flow") != "post" or r.get("learning") or r.get("keys")
+        r, started, finished = self.r, self.started, self.finished
+        wrong = r["flow"] != "post" or r.get("learning") or r.get("keys")
         refuse_if(wrong, "record_mismatch", "only the record of a post has evidence")
         refuse_if(r.get("manifest", "") != manifest.hash and "deploymentCertificate" in self.tokens, "record_mismatch",
                   "the record and its deployment certificate name different manifests")
-        started, finished = _time(r["started"]), _time(r["finished"]) if "finished" in r else None
         if self.signed:
             first, last = self.signed[0], self.signed[-1]
             wrong = not first - _EARLY <= started <= first + SECOND + _SKEW or (
@@ -313,24 +299,16 @@ class _Judge:
             refuse_if(wrong, "record_mismatch", "the record starts or ends at another time than its artifacts say")
         if finished is not None:
             refuse_if(not started <= finished <= self.now + _SKEW, "record_mismatch", "the record ends at no time")
-        if "sessionReceipt" in self.tokens:
-            head = unverified(SESSION_RECEIPT, self.tokens["sessionReceipt"]).get("interactions")
-            said = r.get("interactions")
+        if self.tokens.get("sessionReceipt"):
+            head = self._head()
             want = head and {"number": head["number"], "head": head.get("headHash"), "open": head.get("openCalls")}
-            refuse_if(not isinstance(said, dict | None), "record_mismatch", "the record has no interactions")
+            said = r.get("interactions")
             given = said and {name: said.get(name) for name in ("number", "head", "open")}
-            if given and not given["number"]:
-                given["number"] = 0
             refuse_if(given != want, "record_mismatch", "record and session receipt name different receipts")
 
-    def _once(self, seen: set[str]) -> None:
-        for name in ("id", "bindingHash"):
-            value = self.r.get(name, "")
-            refuse_if(value and f"{name} {value}" in seen, "record_mismatch", f"another record has this {name}")
-            seen.add(f"{name} {value}")
 
-
-def _owner(public: bytes) -> str:
-    """The RFC 7638 thumbprint of the key registry's key."""
-    jwk = canonical({"crv": "Ed25519", "kty": "OKP", "x": b64(public)})
-    return b64(hashlib.sha256(jwk.encode()).digest())
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        return b""
