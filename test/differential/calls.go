@@ -59,8 +59,7 @@ func (m *maker) chain() {
 		switch m.rnd.IntN(12) {
 		case 0:
 			m.fault += " time"
-			m.now = m.now.Add(time.Duration(one(m, -3, -2, -1, 1, 14, 15, 16, 17, 18, 19, 61, 86402, 86403)) * time.Second)
-			m.now = m.now.Add(time.Duration(m.rnd.IntN(2)) * 500 * time.Millisecond)
+			m.later(86403)
 		case 1:
 			m.fault += " binding"
 			m.member(ask.Binding)
@@ -109,7 +108,7 @@ func (m *maker) post() {
 		switch m.rnd.IntN(9) {
 		case 0:
 			m.fault += " time"
-			m.now = m.now.Add(time.Duration(one(m, -3, -2, -1, 1, 14, 15, 16, 17, 18, 19, 61, 86402)) * time.Second)
+			m.later(61)
 		case 1:
 			m.fault += " body"
 			r.Body = []byte(m.text(" " + string(r.Body)))
@@ -144,6 +143,12 @@ func (m *maker) post() {
 	m.ask(r)
 }
 
+// later moves the clock to about a limit: of clocks' difference, of an age, or of a certificate.
+func (m *maker) later(last int) {
+	seconds := one(m, -3, -2, -1, 0, 1, 2, 3, 4, 14, 15, 16, 17, 18, 19, 61, 86402, last)
+	m.now = m.now.Add(time.Duration(seconds)*time.Second + time.Duration(one(m, -1, 0, 0, 1, 500, 999))*time.Millisecond)
+}
+
 // plain returns a header's value that every server reads alike, or else.
 func plain(value, otherwise string) string {
 	odd := func(c rune) bool { return c < ' ' || c > '~' }
@@ -158,9 +163,16 @@ func (m *maker) headers(r *Request) {
 	m.fault += " headers"
 	of := one(m, m.chains...)
 	i := m.rnd.IntN(4)
-	switch m.rnd.IntN(10) {
+	switch m.rnd.IntN(13) {
 	case 0:
 		r.Headers[i][0] = "" // it is left out at the end
+	case 10:
+		r.Headers = append(r.Headers, [2]string{strings.ToUpper(r.Headers[i][0]), one(m, "", "x", of.capability)})
+	case 11:
+		r.Headers[i][1] += one(m, ",", ", ", ";", "; ", "=") + r.Headers[i][1]
+	case 12:
+		r.Headers = append([][2]string{{one(m, "authorization", "Actionproof-Capability", "content-type"), ""}}, r.Headers...)
+		return
 	case 9:
 		r.Headers[1][0], r.Headers[2][0] = "", ""
 	case 1:
@@ -210,7 +222,11 @@ func (m *maker) prepare() {
 		b.ContentHash = evidence.HashBytes(content)
 		url := one(m, "/posts", "/posts", "/posts?to=/y")
 		b.Resource = http.MethodPost + " " + url
-		of := material{url: url, body: body, admit: m.kit.Build(m.t, gatetest.Plan{Binding: b})}
+		plan := gatetest.Plan{Binding: b}
+		if m.kit.Strict.CheckRuntime("worker-1") != nil {
+			plan.RuntimeID = "pods/worker-1"
+		}
+		of := material{url: url, body: body, admit: m.kit.Build(m.t, plan)}
 		a, err := m.kit.Gate.Admit(m.t.Context(), of.admit)
 		check.Must(m.t, err)
 		of.capability, of.proof = a.Capability, m.kit.Proof(m.t, a.Capability, gatetest.Token)

@@ -109,3 +109,36 @@ func (m *maker) ask(r Request) {
 
 // one returns one of its arguments.
 func one[T any](m *maker, of ...T) T { return of[m.rnd.IntN(len(of))] }
+
+// WriteValid writes one trust with n valid chains, and returns a function that judges all of them.
+func WriteValid(t testing.TB, to io.Writer, n int) (judge func()) {
+	t.Helper()
+	m := &maker{t: t, rnd: rand.New(rand.NewPCG(0, 0)), out: json.NewEncoder(to)}
+	m.kit = gatetest.New(t)
+	m.clock(m.kit.Clock.Now())
+	f := m.files()
+	var err error
+	m.judge, err = open(f)
+	check.Must(t, err)
+	m.judge.now = m.now
+	m.write(Line{Trust: &f, Status: "verified", Code: "ok"})
+	var all []Request
+	for range n {
+		a := m.kit.Chain(t)
+		body, err := json.Marshal(asked{object(m, a.Envelope), object(m, a.Binding)})
+		check.Must(t, err)
+		r := Request{Method: http.MethodPost, URL: VerifyPath, Body: body,
+			Headers: [][2]string{{"Content-Type", "application/json"}}}
+		m.write(Line{Request: &r, Status: "verified", Code: "ok"})
+		all = append(all, r)
+	}
+	return func() {
+		for _, r := range all {
+			h, err := m.judge.request(r)
+			check.Must(t, err)
+			if status, code := m.judge.of(h, true); status != "verified" {
+				t.Fatal(code)
+			}
+		}
+	}
+}

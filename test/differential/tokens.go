@@ -217,7 +217,10 @@ func (m *maker) text(s string) string {
 		return s[:at]
 	case 7:
 		return replace("}", one(m, `,}`, `,"x":1}`, `,"x":01}`, `,"x":1.}`, `,"x":+1}`, `,"x":.5}`, `,"x":NaN}`,
-			`,"x":1E+2}`,
+			`,"x":1E+2}`, `,"x":1e2}`, `,"x":-0}`, `,"x":-0.0}`, `,"x":100000000000000000000000000000001}`,
+			`,"x":"\ud83d"}`, `,"x":"\ude00\ud83d"}`, `,"\u0078":1,"x":2}`, `,"x":1e308}`, `,"x":5e-324}`, `,"x":2e-324}`,
+			`,"x":9007199254740992}`, `,"x":-9007199254740991}`, `,"x":1e21}`, `,"x":true true}`, `,"x":"\/"}`,
+			`,"x":"\u2028\u007f"}`, `,"X":1}`,
 			`,"x":9007199254740993}`, `,"x":1e23}`, `,"x":0.1e-400}`, `,"x":0e-999}`, `,"x":tru}`))
 	case 8:
 		depth := one(m, 98, 99, 100, 101, 200)
@@ -225,7 +228,8 @@ func (m *maker) text(s string) string {
 	case 9:
 		return strings.ToUpper(s[:at]) + s[at:]
 	case 10:
-		return replace(one(m, "true", "false", "1"), one(m, "null", "0", `"1"`, "1.0", "10e-1", "True"))
+		return replace(one(m, "true", "false", "1"), one(m, "null", "0", `"1"`, "1.0", "10e-1", "True", "01", "1e0", "-1",
+			"1 ", "1e-0", "[1]"))
 	case 11:
 		return one(m, "", "null", "[]", "{}", "0", `""`, "true", strings.Repeat("[", 5000), strings.Repeat(`{"":`, 101))
 	case 12:
@@ -253,8 +257,15 @@ func (m *maker) spelling(s string) string {
 		return strings.ToLower(s)
 	case 5:
 		return strings.Replace(s, ".", "", 1)
-	case 6:
-		return s[:len(s)-1] + one(m, "A", "B", "w", "x") // bits that no byte holds
+	case 6: // bits that no byte holds
+		parts := strings.Split(s, ".")
+		i := m.rnd.IntN(len(parts))
+		if p := parts[i]; p != "" {
+			const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+			last := max(0, strings.IndexByte(digits, p[len(p)-1])) ^ (1 + m.rnd.IntN(15))
+			parts[i] = p[:len(p)-1] + digits[last:last+1]
+		}
+		return strings.Join(parts, ".")
 	case 7:
 		return strings.Repeat("A", 16<<10-m.rnd.IntN(3)+1) + s[len(s)-1:]
 	}

@@ -33,7 +33,12 @@ func (m *maker) deployment() {
 			origin := &p.RuntimePolicy.TriggerReceiptPolicy.OriginProofPolicy
 			origin.RequiredEvidenceHash = evidence.HashBytes([]byte("delivery"))
 		},
-		gatetest.Autonomous,
+		gatetest.Autonomous, gatetest.Speaking, gatetest.Signing,
+		func(p *policy.Manifest) {
+			p.AgentSessionReceiptPolicy.AllowedRuntimeIDs, p.RuntimePolicy.AllowedRuntimeIDs = []string{"pods/*"}, nil
+			p.InteractionReceiptPolicy, p.RuntimePolicy.DeniedTriggerKinds = nil, nil
+			p.EgressCeiling = []policy.EgressPattern{{URL: "https://*.example.com", Methods: []string{"GET"}}}
+		},
 	}
 	m.kit = gatetest.New(m.t, one(m, edits...))
 	m.raw = m.rnd.IntN(4) == 0
@@ -48,16 +53,7 @@ func (m *maker) deployment() {
 // trusted writes the deployment's trust with a fault, or none, and reports whether the gate accepts it.
 func (m *maker) trusted() bool {
 	m.clock(m.kit.Clock.Now())
-	dir := m.t.TempDir()
-	files := m.kit.Files(m.t, dir)
-	read := func(path string) string {
-		raw, err := os.ReadFile(path)
-		check.Must(m.t, err)
-		return string(raw)
-	}
-	f := Trust{Registry: read(files.Registry), Auditor: read(files.Auditor), Manifest: read(files.Manifest),
-		Bundle: read(files.Bundle), Secret: read(files.Secret), Name: files.Name, Subject: "agent:worker-1",
-		Action: "create_post", Raw: m.raw}
+	f := m.files()
 	switch m.rnd.IntN(8) {
 	case 0:
 		m.fault = "manifest:"
@@ -74,6 +70,9 @@ func (m *maker) trusted() bool {
 	case 6:
 		m.roots(&f)
 	}
+	for _, text := range []*string{&f.Registry, &f.Manifest, &f.Bundle} { // a line of JSON holds no other bytes
+		*text = strings.ToValidUTF8(*text, "\uFFFD")
+	}
 	j, err := open(f)
 	status, code := "verified", "ok"
 	if err != nil {
@@ -83,6 +82,19 @@ func (m *maker) trusted() bool {
 	}
 	m.write(Line{Trust: &f, Status: status, Code: code})
 	return err == nil
+}
+
+// files are the deployment's own.
+func (m *maker) files() Trust {
+	files := m.kit.Files(m.t, m.t.TempDir())
+	read := func(path string) string {
+		raw, err := os.ReadFile(path)
+		check.Must(m.t, err)
+		return string(raw)
+	}
+	return Trust{Registry: read(files.Registry), Auditor: read(files.Auditor), Manifest: read(files.Manifest),
+		Bundle: read(files.Bundle), Secret: read(files.Secret), Name: files.Name, Subject: "agent:worker-1",
+		Action: "create_post", Raw: m.raw}
 }
 
 func (m *maker) roots(f *Trust) {
@@ -102,7 +114,7 @@ func (m *maker) bundle(text string) string {
 	var b evidence.Bundle
 	check.Must(m.t, json.Unmarshal([]byte(text), &b))
 	i := m.rnd.IntN(len(b.Certificates))
-	switch m.rnd.IntN(10) {
+	switch m.rnd.IntN(12) {
 	case 0:
 		m.fault += " certificate missing"
 		b.Certificates = slices.Delete(b.Certificates, i, i+1)
@@ -111,8 +123,12 @@ func (m *maker) bundle(text string) string {
 		b.Certificates[i] = m.token(evidence.PurposeSignerCertificate, b.Certificates[i])
 	case 3:
 		m.fault += " key with two purposes"
-		from, to := one(m, gatetest.Roles...), one(m, gatetest.Roles...)
+		from, to := one(m, gatetest.Roles...), one(m, append(gatetest.Roles, evidence.PurposeWebBotAuth)...)
 		key := m.kit.Key(m.t, from)
+		if m.rnd.IntN(2) == 0 {
+			m.fault += ", the first one forgotten"
+			b.Certificates = slices.DeleteFunc(b.Certificates, func(c string) bool { return c == m.kit.Certificates[from] })
+		}
 		b.Certificates = append(b.Certificates, m.vouch(key.KeyID()+one(m, "", "x"), key.Public(), to))
 	case 4:
 		m.fault += " later version"
@@ -124,6 +140,17 @@ func (m *maker) bundle(text string) string {
 			b.Certificates = slices.Delete(b.Certificates, i, i+1)
 		}
 		b.Certificates = append(b.Certificates, m.vouch(kid, public, purpose))
+	case 10:
+		m.fault += " at another time"
+		purpose, kept := one(m, gatetest.Roles...), m.kit.Clock.Now()
+		m.kit.Clock.Advance(one(m, -48*time.Hour, -time.Minute, time.Second, 2*time.Second, 3*time.Second, time.Hour,
+			-400*24*time.Hour, -90*24*time.Hour, -30*24*time.Hour) + one(m, 0, time.Second, -time.Second))
+		key := m.kit.Key(m.t, purpose)
+		again := m.vouch(key.KeyID(), key.Public(), purpose)
+		m.kit.Clock.Set(kept)
+		if b.Certificates = append(b.Certificates, again); m.rnd.IntN(2) == 0 {
+			b.Certificates = slices.DeleteFunc(b.Certificates, func(c string) bool { return c == m.kit.Certificates[purpose] })
+		}
 	case 5:
 		m.fault += " twice"
 		b.Certificates = append(b.Certificates, b.Certificates[i])
@@ -168,9 +195,13 @@ func (m *maker) anyID(b *evidence.Bundle) string {
 
 // vouch certifies a public key for a purpose, under any key id.
 func (m *maker) vouch(kid string, public ed25519.PublicKey, purpose string) string {
+	issuer := "https://agents.example.com"
+	if purpose != evidence.PurposeWebBotAuth {
+		issuer = m.kit.Issuer(purpose)
+	}
 	token, _, err := gatetest.Signer(m.t, m.kit, evidence.SignerCertificateKind()).Sign(m.t.Context(),
 		evidence.SignerCertificate{
-			KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{purpose}, SubjectIssuer: m.kit.Issuer(purpose),
+			KeyCustody: evidence.CustodyExternalMediator, Purposes: []string{purpose}, SubjectIssuer: issuer,
 			SubjectKeyID: kid, SubjectPublicKey: evidence.EncodePublicKey(public),
 			SubjectPublicKeyHash: evidence.HashBytes(public),
 		})
