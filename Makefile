@@ -11,7 +11,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents test-deploy soak package test-package bench bench-compare bench-go syscalls autonomy simulate release docs members clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents test-deploy soak package test-package bench bench-compare bench-verifiers bench-go syscalls autonomy simulate release docs members clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -80,6 +80,9 @@ bench: build ## measure the mediator, layer by layer, beside its peers: tools/be
 
 bench-compare: ## the benchmarks beside the hot paths against the last release tag, or REF
 	@./test/scripts/bench-compare.sh $(REF)
+
+bench-verifiers: setup ## chains a second that one core verifies in Go, TypeScript and Python
+	$(GO) test -count=1 -v -timeout=60m -run='^TestSpeed$$' ./test/e2e/clients -chains=3000
 
 bench-go: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...
