@@ -171,25 +171,6 @@ func TestExampleAPI(t *testing.T) {
 	}
 }
 
-// TestPageSamples: the page shows parts of the example.
-func TestPageSamples(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../docs/api-owners.md")
-	check.Must(t, err)
-	raw, err := os.ReadFile(filepath.Join(exampleAPI, "main.go"))
-	check.Must(t, err)
-	example := strings.ReplaceAll(string(raw), "\t", "    ")
-	samples := strings.Split(string(page), "```go\n")[1:]
-	for _, sample := range samples {
-		if code, _, _ := strings.Cut(sample, "```"); !strings.Contains(example, code) {
-			t.Errorf("not in examples/api/main.go:\n%s", code)
-		}
-	}
-	if len(samples) != 2 {
-		t.Errorf("%d samples", len(samples))
-	}
-}
-
 func capabilityID(t *testing.T, capability string) string {
 	t.Helper()
 	claims, err := evidence.UnverifiedClaims(evidence.CapabilityKind(), capability)
