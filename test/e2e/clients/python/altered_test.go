@@ -2,16 +2,17 @@ package python_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"flag"
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -37,6 +38,8 @@ import (
 	"github.com/actionproof/mediator/translog"
 )
 
+var altered = flag.Int("altered", 80, "the number of altered exports that both languages verify")
+
 // world is a deployment whose exports have receipts, proofs of a log that a witness saw, and answers of an API.
 type world struct {
 	*gatetest.Kit
@@ -52,6 +55,14 @@ func newWorld(t *testing.T) *world {
 	f := w.Files(t, w.dir)
 	w.flags = []string{"--registry", f.Registry, "--auditor", f.Auditor}
 	return w
+}
+
+// files has the certificates of all roles in its bundle.
+func (w *world) files(t *testing.T) gate.Files {
+	t.Helper()
+	f := w.Files(t, w.dir)
+	w.WriteBundle(t, f.Bundle, w.Certificates[evidence.PurposeInteraction], w.Certificates[evidence.PurposeAppraiser])
+	return f
 }
 
 func (w *world) file(t *testing.T, name, content string) string {
@@ -91,10 +102,10 @@ func (w *world) export(t *testing.T) []string {
 	witness := logtest.NewWitness(t, "W")
 	o, err := ledgertest.LogOptions()
 	check.Must(t, err)
-	text := fmt.Sprintf("log %s\nwitness w %s %s\ngroup g 1 w\nquorum g\n", o.Key, witness.Key, witness.Serve(t))
+	text := fmt.Sprintf("log %s\nwitness w %s\ngroup g 1 w\nquorum g\n", o.Key, witness.Key)
 	o.Policy, err = translog.ParsePolicy([]byte(text))
 	check.Must(t, err)
-	o.Now, o.Client, o.Interval = w.Clock.Now, http.DefaultClient, 100*time.Millisecond
+	o.Now = w.Clock.Now
 	log, err := translog.New(t.Context(), store, o)
 	check.Must(t, err)
 	w.flags = append(w.flags, "--log-policy", w.file(t, "policy", text))
@@ -136,20 +147,16 @@ func (w *world) export(t *testing.T) []string {
 		records = append(records, r)
 		w.Clock.Advance(time.Minute)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		log.Run(ctx)
-	}()
-	kit.Until(t, "the witness has cosigned the last post", func() bool {
-		log.Wake()
-		_, err := translog.Prove(t.Context(), store, "outcome post_3")
-		return err == nil
-	})
-	stop()
-	<-done
-	f := w.Files(t, w.dir)
+	check.Must(t, log.Publish(t.Context()))
+	_, stored, err := store.TreeHead(t.Context())
+	check.Must(t, err)
+	c := stored.Signed
+	answer := httptest.NewRecorder()
+	witness.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/prefix/add-checkpoint",
+		strings.NewReader("old 0\n\n"+c.Note)))
+	c.Note += answer.Body.String()
+	check.Must(t, store.PutCheckpoints(t.Context(), ledger.Checkpoints{Accepted: c}))
+	f := w.files(t)
 	own, err := archive.Read(config.Trust{Registry: f.Registry, Auditor: f.Auditor, Bundle: f.Bundle}, f.Manifest)
 	check.Must(t, err)
 	var out bytes.Buffer
@@ -171,12 +178,10 @@ func alterations(t *testing.T, lines []string) map[string]string {
 		if i > 0 {
 			put(fmt.Sprintf("line %d before the one before", i+1), lines[:i-1], []string{line, lines[i-1]}, lines[i+1:])
 		}
-		for _, at := range []int{len(line) / 3, len(line) / 2, len(line) - 30} {
-			if at > 0 && line[at] != 'A' {
-				put(fmt.Sprintf("byte %d of line %d", at, i+1), lines[:i], []string{line[:at] + "A" + line[at+1:]}, lines[i+1:])
-			}
+		if at := len(line) / 2; line[at] != 'A' {
+			put(fmt.Sprintf("byte %d of line %d", at, i+1), lines[:i], []string{line[:at] + "A" + line[at+1:]}, lines[i+1:])
 		}
-		if strings.HasPrefix(line, `{"record":`) {
+		if strings.HasPrefix(line, `{"record":{"id":"post_0"`) || strings.HasPrefix(line, `{"record":{"id":"post_4"`) {
 			for name, changed := range changedRecords(t, line) {
 				put(fmt.Sprintf("line %d: %s", i+1, name), lines[:i], []string{changed}, lines[i+1:])
 			}
@@ -211,7 +216,7 @@ func others(v any) []any {
 		if at, err := time.Parse(time.RFC3339, v); err == nil {
 			return []any{at.Add(-3 * time.Hour), at.Add(-time.Second), at.Add(72 * time.Hour), v[:19] + ".000Z", "x"}
 		}
-		return []any{nil, v + "x", "", "forwarded", "refused", "failed", "forwarding"}
+		return []any{nil, v + "x", "refused", "forwarding"}
 	case float64:
 		return []any{nil, v + 1, 0, 404, "x"}
 	case []any:
@@ -240,13 +245,21 @@ func TestAltered(t *testing.T) {
 	der, err := x509.MarshalPKIXPublicKey(w.api.Public())
 	check.Must(t, err)
 	keys := w.file(t, "answer.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})))
-	for name, flags := range map[string][]string{
-		"roots alone": w.flags[:4], "policy": w.flags,
-		"bundle and keys": append(slices.Clone(w.flags), "--bundle", w.Files(t, w.dir).Bundle, "--api-keys",
-			"api.example="+keys),
-	} {
-		t.Run(name, func(t *testing.T) { alike(t, files, flags) })
+	all := append(slices.Clone(w.flags), "--bundle", w.files(t).Bundle, "--api-keys", "api.example="+keys)
+	alike(t, some(files, *altered), all)
+	alike(t, some(files, *altered/8), w.flags)
+	alike(t, some(files, *altered/8), w.flags[:4])
+}
+
+// some returns the unaltered file, and about n others that are spread over all.
+func some(files map[string]string, n int) map[string]string {
+	out := map[string]string{"as it is": files["as it is"]}
+	for i, name := range slices.Sorted(maps.Keys(files)) {
+		if i%max(1, len(files)/max(1, n)) == 0 {
+			out[name] = files[name]
+		}
 	}
+	return out
 }
 
 // said is what a command has printed.
@@ -278,6 +291,9 @@ func alike(t *testing.T, files map[string]string, flags []string) {
 	for i, name := range names {
 		want := kit.Mediator(t, append([]string{"verify", paths[i]}, flags...)...)
 		codes[want.Status]++
+		if name == "as it is" && want.Status != 0 {
+			t.Errorf("the export itself is refused:\n%s%s", want.Out, want.Said)
+		}
 		got := all[i]
 		if out := detail.ReplaceAllString(want.Out, "$1"); got.Code != want.Status ||
 			detail.ReplaceAllString(got.Out, "$1") != out {
@@ -288,7 +304,7 @@ func alike(t *testing.T, files map[string]string, flags []string) {
 		}
 	}
 	t.Logf("%d files, %v, %d differ", len(names), codes, differ)
-	if codes[0] < 5 || codes[1] < 50 {
+	if len(names) > 5 && codes[1] == 0 {
 		t.Errorf("%v", codes)
 	}
 }
