@@ -84,7 +84,8 @@ func (w *world) answered(t *testing.T, r *ledger.Record) {
 			Header: http.Header{"Content-Digest": {httpsig.ContentDigest([sha256.Size]byte(content))},
 				"Idempotency-Key": {r.CapabilityID}}}}
 	now := w.Clock.Now()
-	check.Must(t, httpsig.Sign(m, "api", gate.AnswerComponents(), httpsig.Params{Created: now, Tag: gate.AnswerTag}, w.api))
+	check.Must(t, httpsig.Sign(m, "api", gate.AnswerComponents(),
+		httpsig.Params{Created: now, Tag: gate.AnswerTag}, w.api))
 	public, _ := w.api.Public().(ed25519.PublicKey)
 	s, err := httpsig.Verify(m, httpsig.Expected{Components: gate.AnswerComponents(), Tag: gate.AnswerTag, Now: now,
 		Keys: httpsig.Keys{httpsig.KeyID(public): public}, MaxAge: time.Minute, Skew: time.Minute})

@@ -61,10 +61,12 @@ func TestSignedAnswers(t *testing.T) {
 			"another path":       func(out *http.Request, _ *http.Response) { out.URL.Path = "/other" },
 			"another host":       func(out *http.Request, _ *http.Response) { out.URL.Host = "other.example.com" },
 			"another capability": func(out *http.Request, _ *http.Response) { out.Header.Set("Idempotency-Key", "x") },
-			"another body":       func(_ *http.Request, resp *http.Response) { resp.Header.Set("Content-Digest", "sha-256=:AA==:") },
+			"another body": func(_ *http.Request, resp *http.Response) {
+				resp.Header.Set("Content-Digest", httpsig.ContentDigest(sha256.Sum256(nil)))
+			},
 		} {
-			out := &http.Request{Method: http.MethodPost, URL: &url.URL{Scheme: "https", Host: "api.example.com", Path: "/posts"},
-				Header: header(a.Sent)}
+			at := &url.URL{Scheme: "https", Host: "api.example.com", Path: "/posts"}
+			out := &http.Request{Method: http.MethodPost, URL: at, Header: header(a.Sent)}
 			resp := &http.Response{StatusCode: a.Status, Header: header(a.Header)}
 			change(out, resp)
 			answer, digest, err := gate.VerifyAnswer(out, resp, keys, time.Now())
