@@ -38,7 +38,7 @@ import (
 	"github.com/actionproof/mediator/translog"
 )
 
-var altered = flag.Int("altered", 80, "the number of altered exports that both languages verify")
+var altered = flag.Int("altered", 40, "the number of altered exports that both languages verify")
 
 // world is a deployment whose exports have receipts, proofs of a log that a witness saw, and answers of an API.
 type world struct {
