@@ -80,7 +80,7 @@ func (s *Sender) Run(ctx context.Context) {
 	pause := time.Duration(0)
 	for {
 		stored := s.ledger.Stored(ctx, -1)
-		claimed, err := s.pass(ctx)
+		more, err := s.pass(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -97,7 +97,7 @@ func (s *Sender) Run(ctx context.Context) {
 			s.log.Info("the node takes receipts again")
 		}
 		pause = 0
-		if claimed > 0 {
+		if more {
 			continue
 		}
 		rest, cancel := context.WithTimeout(ctx, restPeriod)
@@ -111,7 +111,7 @@ func (s *Sender) Run(ctx context.Context) {
 // Drain delivers what is stored, until the node does not answer or ctx ends. Call it after Run has returned.
 func (s *Sender) Drain(ctx context.Context) {
 	for ctx.Err() == nil {
-		if claimed, err := s.pass(ctx); err != nil || claimed == 0 {
+		if more, err := s.pass(ctx); err != nil || !more {
 			return // the next process delivers the rest
 		}
 	}
@@ -146,37 +146,42 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// pass delivers one batch of each claimed session and returns the number of sessions.
-func (s *Sender) pass(ctx context.Context) (int, error) {
+// pass delivers one batch of each claimed session and reports whether there may be more.
+func (s *Sender) pass(ctx context.Context) (more bool, err error) {
 	now := s.now()
 	claimed, err := s.ledger.ClaimDeliveries(ctx, now, now.Add(lease), maxClaimed)
 	if err != nil || len(claimed) == 0 {
-		return 0, err
+		return false, err
 	}
+	more = len(claimed) == maxClaimed
 	for i := range claimed {
 		d := &claimed[i]
 		d.Due = s.now() // returned at once unless something comes of it
-		if err == nil && ctx.Err() == nil && d.Due.Sub(now) < maxPass {
-			if err = s.handOver(ctx, d); err != nil {
-				d.Due = s.now().Add(behindOthers) // the cause may be this session alone
-			}
+		if err != nil || ctx.Err() != nil || d.Due.Sub(now) >= maxPass {
+			more = true
+			continue
 		}
+		var full bool
+		if full, err = s.handOver(ctx, d); err != nil {
+			d.Due = s.now().Add(behindOthers) // the cause may be this session alone
+		}
+		more = more || full
 	}
 	settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	return len(claimed), errors.Join(err, s.ledger.SettleDeliveries(settling, claimed...))
+	return more, errors.Join(err, s.ledger.SettleDeliveries(settling, claimed...))
 }
 
-// handOver delivers the next batch of a session and records the result in d. An error means that the node or the ledger
-// did not answer.
-func (s *Sender) handOver(ctx context.Context, d *ledger.Delivery) error {
+// handOver delivers the next batch of a session and records the result in d. It reports whether the batch was full. An
+// error means that the node or the ledger did not answer.
+func (s *Sender) handOver(ctx context.Context, d *ledger.Delivery) (full bool, err error) {
 	batch, err := s.ledger.Chain(ctx, d.Session, d.Number+1, maxBatch)
 	if err != nil || len(batch) == 0 { // pruned meanwhile
-		return err
+		return false, err
 	}
 	if first := batch[0].Number; first != d.Number+1 {
 		s.refuse(d, fmt.Sprintf("the ledger no longer has receipt %d", d.Number+1))
-		return nil
+		return false, nil
 	}
 	var tokens []string
 	size := 0
@@ -188,7 +193,7 @@ func (s *Sender) handOver(ctx context.Context, d *ledger.Delivery) error {
 	}
 	taken, err := s.node.HandOver(ctx, d.Session, tokens)
 	if err != nil {
-		return err
+		return false, err
 	}
 	last := batch[len(tokens)-1]
 	acknowledged := min(taken.Next-1, last.Number) // the node may have taken the start of a refused batch
@@ -209,7 +214,7 @@ func (s *Sender) handOver(ctx context.Context, d *ledger.Delivery) error {
 		}
 		d.Refused, d.Whole = "", last.Call == last.Session
 	}
-	return nil
+	return len(batch) == maxBatch || len(tokens) < len(batch), nil
 }
 
 func (s *Sender) refused(d *ledger.Delivery, taken Taken) {

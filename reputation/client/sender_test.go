@@ -30,6 +30,7 @@ type node struct {
 	away    error
 	refused map[string]*problem.Error // by session
 	failed  map[string]error          // by session, in place of an answer
+	takes   time.Duration             // each handover
 	calls   int
 	again   int // receipts that were handed over again
 }
@@ -39,6 +40,7 @@ func newNode() *node {
 }
 
 func (n *node) HandOver(_ context.Context, session string, receipts []string) (client.Taken, error) {
+	time.Sleep(n.takes)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls++
@@ -196,6 +198,23 @@ func TestReceiptsAreHandedOverInTheirOrder(t *testing.T) {
 		s.wantStatus(0, 0)
 		if s.node.again != 0 {
 			t.Errorf("%d receipts were handed over again", s.node.again)
+		}
+	})
+}
+
+func TestReceiptsOfSteadyPostsGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, nil)
+		s.node.takes = 20 * time.Millisecond
+		const posts = 300
+		for range posts {
+			s.add("ses_1", 1)
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		s.node.wantAll(t, "ses_1", posts)
+		if s.node.calls > 10 {
+			t.Errorf("the node got %d requests for %d posts in three seconds", s.node.calls, posts)
 		}
 	})
 }
