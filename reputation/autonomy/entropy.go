@@ -79,7 +79,8 @@ func (v *view) endurance(span float64) measure {
 	return measure{n: int64(v.len()), value: value, points: of.Points * value}
 }
 
-// fatigue measures how much the agent slowed down, and whether it rests at the same hours each day.
+// fatigue measures how much the agent slowed down, and whether it rests at the same hours each day. In a short session
+// nobody tires, so its points grow with the time.
 func (v *view) fatigue(span float64) measure {
 	of := &formula.Entropy.Fatigue
 	at, gaps := v.gaps()
@@ -91,7 +92,7 @@ func (v *view) fatigue(span float64) measure {
 	}
 	slowing := clamp((growth - of.GrowthNone) / (of.GrowthFull - of.GrowthNone))
 	value := min(of.Points, of.Points*slowing+of.Points*v.quiet(span))
-	return measure{n: n, value: value, points: of.Points - value}
+	return measure{n: n, value: value, points: (of.Points - value) * min(1, span/of.Duration)}
 }
 
 func (v *view) quiet(span float64) float64 {

@@ -121,6 +121,7 @@ type (
 		Fatigue struct {
 			Points         float64 `json:"points"`
 			MinGaps        int64   `json:"minGaps"`
+			Duration       float64 `json:"durationMs"`
 			GrowthNone     float64 `json:"growthNone"`
 			GrowthFull     float64 `json:"growthFull"`
 			RhythmMinSpan  float64 `json:"rhythmMinSpanMs"`

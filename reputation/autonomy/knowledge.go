@@ -41,6 +41,11 @@ func sorted(names []string) []string {
 
 // Agreement counts the pairs of probes with two answers, and those among them that agree.
 func Agreement(challenges []Challenge, answers map[string]string) (both, equal int64) {
+	both, agreed := agreed(challenges, answers)
+	return both, int64(len(agreed))
+}
+
+func agreed(challenges []Challenge, answers map[string]string) (both int64, equal []string) {
 	for _, c := range challenges {
 		for _, pair := range c.Probes {
 			one, other := answers[pair[0]], answers[pair[1]]
@@ -49,19 +54,21 @@ func Agreement(challenges []Challenge, answers map[string]string) (both, equal i
 			}
 			both++
 			if one == other {
-				equal++
+				equal = append(equal, one)
 			}
 		}
 	}
 	return both, equal
 }
 
-// agreement is the share of repeated questions that a model answered the same way.
+// agreement is the share of repeated questions that a model answered the same way. An answer to several questions
+// counts once: one sentence that is said to all of them shows nothing.
 func (s *Session) agreement(challenges []Challenge) (m measure) {
 	of := &formula.Knowledge.Agreement
-	both, equal := Agreement(challenges, s.answers)
+	both, equal := agreed(challenges, s.answers)
+	slices.Sort(equal)
 	if m.n = both; both > 0 {
-		m.value = float64(equal) / float64(both)
+		m.value = float64(len(slices.Compact(equal))) / float64(both)
 	}
 	m.points = of.Points * m.value
 	return m

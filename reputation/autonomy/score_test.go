@@ -88,8 +88,8 @@ func TestMostPoints(t *testing.T) {
 }
 
 func TestFormulasAreNamed(t *testing.T) {
-	if autonomy.Version() != "1" ||
-		autonomy.ScoringHash != "5c16966f8c9fd5318a7640756294c78d1d139bed356389e3e5d2bc5d8f345c5a" {
+	if autonomy.Version() != "2" ||
+		autonomy.ScoringHash != "19b78dd403989301afbfb20cbf43e062c5529ce4425e6335ef49dbe7fe0b49e7" {
 		t.Errorf("version %s has the hash %s: a change of the formulas is a new version", autonomy.Version(),
 			autonomy.ScoringHash)
 	}

@@ -252,6 +252,8 @@ func knowledgeCases() []*scored {
 
 		agree("4 pairs", "aAbBcCdD", "11223344").with(nil, five).nothing(4),
 		agree("5 pairs that agree", "abcdeABCDE", "1234512345").with(nil, five).gives(5, 1, 8),
+		agree("one answer to all", "abcdeABCDE", "1111111111").with(nil, five).gives(5, 0.2, 1.6),
+		agree("one answer to two pairs", "abcdeABCDE", "1134511345").with(nil, five).gives(5, 0.8, 6.4),
 		agree("3 of 5 pairs agree", "abcdeABCDE", "1234512367").with(nil, five).gives(5, 0.6, 4.8),
 		agree("an answer is missing", "abcdeABCDE", "123451234-").with(nil, five).nothing(4),
 		agree("the other answer is missing", "abcdeABCDE", "1234-12345").with(nil, five).nothing(4),

@@ -106,8 +106,9 @@ func without(quiet ...int) (out []int) {
 }
 
 func fatigueCases() []*scored {
+	long := every(3 * minute) // half an hour with 11 calls
 	growing := func(name string, first, step int64, value float64) *scored {
-		return fatigue.when(name).calls(11, gaps(func(i int) int64 {
+		return fatigue.when(name).calls(11, long, gaps(func(i int) int64 {
 			return first + step*int64(i)
 		})).gives(10, value, 8-value)
 	}
@@ -117,28 +118,29 @@ func fatigueCases() []*scored {
 	}
 	n, eighteen := hours(4, without(0, 1, 2, 3, 4, 5)...)
 	return []*scored{
-		fatigue.when("9 gaps").calls(10, gaps(always(100))).nothing(9),
-		fatigue.when("equal gaps").calls(11, gaps(always(100))).gives(10, 0, 8),
-		fatigue.when("gaps of 0").calls(11, gaps(always(0))).gives(10, 0, 8),
+		fatigue.when("9 gaps").calls(10, long, gaps(always(100))).nothing(9),
+		fatigue.when("equal gaps").calls(11, long, gaps(always(100))).gives(10, 0, 8),
+		fatigue.when("a quarter of an hour").calls(11, every(89_900), gaps(always(100))).gives(10, 0, 4),
+		fatigue.when("gaps of 0").calls(11, long, gaps(always(0))).gives(10, 0, 8),
 		growing("faster", 100, -5, 0),
 		growing("slower by a half", 27, 2, 0), // growth (a + 9k - a) / (a + 4.5k) of gaps a + ki
 		growing("as much slower as the median", 9, 2, 4),
 		growing("slower by half as much again", 3, 2, 8),
 		fatigue.when("twice as slow in the second half").
-			calls(11, gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200))).gives(10, 5.6, 2.4),
+			calls(11, long, gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200))).gives(10, 5.6, 2.4),
 		// 100/60000 over 100000, by a median of 200: 5/6 growth
 		fatigue.when("an odd number of gaps, of which the middle is in no pair").
-			calls(12, gaps(of(100, 100, 100, 100, 100, 9999, 200, 200, 200, 200, 200))).gives(11, 8.0/3, 16.0/3),
-		fatigue.when("gaps of 0, and then long ones").calls(11, gaps(of(0, 0, 0, 0, 0, 0, 0, 90, 90, 90))).gives(10, 8, 0),
-		fatigue.when("all at one time").calls(11, gaps(times(10)), every(0)).gives(10, 0, 8),
+			calls(12, long, gaps(of(100, 100, 100, 100, 100, 9999, 200, 200, 200, 200, 200))).gives(11, 8.0/3, 16.0/3),
+		fatigue.when("gaps of 0, and then long ones").calls(11, long, gaps(of(0, 0, 0, 0, 0, 0, 0, 90, 90, 90))).gives(10, 8, 0),
+		fatigue.when("all at one time").calls(11, long, gaps(times(10)), every(0)).gives(10, 0, 8.0/1800),
 		fatigue.when("times that do not rise make no pair").
-			calls(11, gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200)), one(6, func(r *receipt) {
+			calls(11, long, gaps(of(100, 100, 100, 100, 100, 200, 200, 200, 200, 200)), one(6, func(r *receipt) {
 				r.Timing.RequestReceived = midnight
 			})).
 			gives(10, 5.6, 2.4),
 
 		fatigue.when("the last request came before the first").
-			calls(11, gaps(func(i int) int64 {
+			calls(11, long, gaps(func(i int) int64 {
 				return int64(1000 - 100*i)
 			}), one(10, func(r *receipt) { r.Timing.RequestReceived = midnight - 500_000 })).
 			gives(10, 0, 8),

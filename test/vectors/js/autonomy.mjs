@@ -105,7 +105,7 @@ const parts = {
       const answers = new Map();
       for (const { probe } of v.session.calls) if (probe?.answer && !answers.has(probe.id)) answers.set(probe.id, probe.answer);
       const pairs = v.challenges.flatMap((c) => c.probes ?? []).map((ids) => ids.map((id) => answers.get(id))).filter((pair) => pair.every(Boolean));
-      const value = pairs.length ? pairs.filter(([a, b]) => a === b).length / pairs.length : 0;
+      const value = pairs.length ? new Set(pairs.filter(([a, b]) => a === b).map(([a]) => a)).size / pairs.length : 0;
       return { n: pairs.length, minimum: minPairs, value, share: value };
     },
     superhuman(v, { minBlocks, full, words: size, wordsPerMinute }) {
@@ -131,7 +131,7 @@ const parts = {
     },
     fatigue(v, rule) {
       const value = Math.min(rule.points, rule.points * slowing(v, rule) + rule.points * quiet(v, rule));
-      return { n: v.gaps.length, minimum: rule.minGaps, value, share: (rule.points - value) / rule.points };
+      return { n: v.gaps.length, minimum: rule.minGaps, value, share: (rule.points - value) / rule.points * Math.min(1, v.duration / rule.durationMs) };
     },
   },
   challenge: {
