@@ -25,7 +25,10 @@ func processCommands() (out []*cobra.Command) {
 		{"serve", "mediator.yaml", "Run the sidecar: the proxy that agents use", sidecar.Run},
 		{"trigger", "trigger.yaml", "Run the trigger service: events in, origin proofs and receipts out", trigger.Run},
 		{"control", "control.yaml", "Run the control plane: policy decisions and action grants", control.Run},
-		{"reputation", "reputation.yaml", "Run the node: receipts in, autonomy scores and reputations out", node.Run},
+		{"reputation", "reputation.yaml", "Run the node: receipts in, autonomy scores and reputations out",
+			func(ctx context.Context, path string, stderr io.Writer) error {
+				return node.Run(ctx, version, path, stderr)
+			}},
 		{"registrar", "registrar.yaml", "Run the registrar: keys and pods in, certificates out", registrar.Run},
 	} {
 		var path string

@@ -33,6 +33,16 @@ func ParseCanonical(raw []byte, v any, most int) error {
 // member, never a value; *v is then filled in part.
 func ParseMembers(raw []byte, v any) error { return parse(raw, v, false) }
 
+// Check refuses what [ParseMembers] refuses in a text of any form, and more than most names and values: decoded, each
+// takes many times the memory of its shortest spelling.
+func Check(raw []byte, most int) error {
+	r := reader{raw: raw, most: most}
+	if err := r.document(nil, reflect.Value{}); err != nil {
+		return err.error(raw)
+	}
+	return nil
+}
+
 // maxShared bounds, in bytes, a document whose texts share one copy: each of them keeps the whole document in memory.
 const maxShared = 4 << 10
 

@@ -22,6 +22,7 @@ type reader struct {
 	items int
 
 	bounded bool   // refuse over MaxItems and numbers that a double does not hold
+	most    int    // if set, refuse more names and values
 	write   bool   // append the canonical form to out
 	out     []byte // the canonical form so far
 	scratch []byte // for sorting members
@@ -103,9 +104,13 @@ func (r *reader) missing(what string) *fault {
 }
 
 func (r *reader) count() *fault {
-	if r.items++; r.bounded && r.items > MaxItems {
+	r.items++
+	switch {
+	case r.bounded && r.items > MaxItems:
 		return r.fault(r.at,
 			"has more than %d names and values; send less at once, or configure the action with content: raw", MaxItems)
+	case r.most > 0 && r.items > r.most:
+		return r.fault(r.at, "has more than %d names and values", r.most)
 	}
 	return nil
 }

@@ -46,12 +46,17 @@ type Options struct {
 	// Rate bounds the requests of one address per second, on average; zero means DefaultRate. Requests on a unix socket
 	// are not bounded.
 	Rate int
-	// MCP, if set, answers at MCPPath. It must bound the bodies it reads.
+	// MCP, if set, answers at MCPPath. It must bound the bodies it reads, below MaxReceipts.
 	MCP http.Handler
+	// Pins, if set, answers at PinsPath: what others need to verify the node's tokens.
+	Pins func() (any, error)
 }
 
-// MCPPath is the path of Options.MCP.
-const MCPPath = "/mcp"
+// The paths of Options.MCP and Options.Pins.
+const (
+	MCPPath  = "/mcp"
+	PinsPath = "/.well-known/mediator-node"
+)
 
 type server struct {
 	service *reputation.Service
@@ -78,7 +83,13 @@ type document struct {
 func Handler(s *reputation.Service, o Options) http.Handler {
 	a := &server{service: s, limits: newLimits(o), log: flood.Logger(o.Log)}
 	byPath := make(map[string][]endpoint)
-	for _, e := range a.endpoints(o.Operators) {
+	all := a.endpoints(o.Operators)
+	if o.Pins != nil {
+		all = append(all, endpoint{http.MethodGet, PinsPath, func(http.ResponseWriter, *http.Request) (any, error) {
+			return o.Pins()
+		}})
+	}
+	for _, e := range all {
 		byPath[e.path] = append(byPath[e.path], e)
 	}
 	mux := http.NewServeMux()
@@ -87,10 +98,7 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 	}
 	if o.MCP != nil {
 		mux.HandleFunc(MCPPath, func(w http.ResponseWriter, r *http.Request) {
-			done, err := func() {}, a.limits.admit(r)
-			if err == nil {
-				done, err = a.limits.calls.take(r)
-			}
+			done, err := a.limits.admit(r)
 			if err != nil {
 				a.refuse(w, err)
 				return
@@ -142,12 +150,15 @@ func (a *server) only(of []endpoint) http.Handler {
 			a.refuse(w, refusal.New("node_method", "%s accepts only %s", of[0].path, strings.Join(allow, ", ")))
 			return
 		}
-		err := a.limits.admit(r)
+		done, err := a.limits.admit(r)
+		if err != nil {
+			a.refuse(w, err)
+			return
+		}
+		defer done()
+		answer, err := of[at].answer(w, r)
 		if err == nil {
-			var answer any
-			if answer, err = of[at].answer(w, r); err == nil {
-				err = write(w, r, answer)
-			}
+			err = write(w, r, answer)
 		}
 		if err != nil {
 			a.refuse(w, err)
@@ -220,11 +231,6 @@ type sessionAnswer struct {
 }
 
 func (a *server) receipts(w http.ResponseWriter, r *http.Request) (any, error) {
-	done, err := a.limits.large.take(r)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	raw, err := read(w, r, MaxReceipts)
 	if err != nil {
 		return nil, err
@@ -261,24 +267,22 @@ func (a *server) receive(ctx context.Context, raw []byte) ([]reputation.Received
 	return a.service.Receive(ctx, ask.Receipts)
 }
 
-func (a *server) caller(r *http.Request) (reputation.Caller, []byte, error) {
-	return Caller(a.service, r, MaxRequest)
+func (a *server) caller(r *http.Request) (by reputation.Caller, raw []byte, err error) {
+	if raw, err = read(nil, r, MaxRequest); err == nil {
+		by, err = Caller(a.service, r, raw)
+	}
+	return by, raw, err
 }
 
-// Caller reads the body of a request, at most bound bytes, and returns the calling agent.
-func Caller(s *reputation.Service, r *http.Request, bound int64) (reputation.Caller, []byte, error) {
-	raw, err := read(nil, r, bound)
-	if err != nil {
-		return reputation.Caller{}, nil, err
-	}
+// Caller returns the agent that calls by a request with this body.
+func Caller(s *reputation.Service, r *http.Request, body []byte) (reputation.Caller, error) {
 	named := r.Header.Values(interaction.CallerHeader)
 	if len(named) > 1 {
-		return reputation.Caller{}, nil,
+		return reputation.Caller{},
 			refusal.New("query_malformed", "the request has %d headers named %s; at most one is allowed", len(named),
 				interaction.CallerHeader)
 	}
-	by, err := s.Caller(r.Context(), strings.Join(named, ""), r.Method, r.URL.EscapedPath(), raw)
-	return by, raw, err
+	return s.Caller(r.Context(), strings.Join(named, ""), r.Method, r.URL.EscapedPath(), body)
 }
 
 func (a *server) issue(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/reputation/internal/limit"
 )
 
@@ -21,39 +22,46 @@ const DefaultRate = 20
 const (
 	// maxAddresses bounds the addresses with a known rate; the least recently seen are forgotten.
 	maxAddresses = 8192
-	// maxLarge bounds the deliveries read at once, for their memory, and maxLargeOfOne those of one address, which could
-	// send slowly to keep others out.
-	maxLarge, maxLargeOfOne = 16, 4
-	// maxCalls and maxCallsOfOne bound concurrent requests to Options.MCP for the same reasons.
-	maxCalls, maxCallsOfOne = 64, 16
+	// maxBytes bounds the bodies of all requests in flight: reading and answering one takes several times its memory.
+	maxBytes = 16 << 20
+	// leastBytes is what any request counts for.
+	leastBytes = 64 << 10
 )
 
 type limits struct {
-	now  func() time.Time
-	rate int
-
-	large, calls *places
+	now    func() time.Time
+	rate   int
+	bodies share.Pool
 
 	mu        sync.Mutex // guards addresses
 	addresses *lru.Cache[netip.Prefix, *rate.Limiter]
 }
 
 func newLimits(o Options) *limits {
-	return &limits{
-		now: o.Now, rate: cmp.Or(o.Rate, DefaultRate),
-		large:     newPlaces("deliveries of receipts", maxLarge, maxLargeOfOne),
-		calls:     newPlaces("calls over MCP", maxCalls, maxCallsOfOne),
-		addresses: lru.New[netip.Prefix, *rate.Limiter](maxAddresses),
-	}
+	return &limits{now: o.Now, rate: cmp.Or(o.Rate, DefaultRate),
+		addresses: lru.New[netip.Prefix, *rate.Limiter](maxAddresses)}
 }
 
-func (l *limits) admit(r *http.Request) error {
-	from, ok := Network(r.RemoteAddr)
-	if !ok {
-		return nil // a unix socket
+// admit counts a request and, until done is called, the bytes of its body. An address may send as many at once as it
+// leaves free for others. A body of unknown length counts as the longest.
+func (l *limits) admit(r *http.Request) (done func(), err error) {
+	from, counted := Network(r.RemoteAddr)
+	if counted { // a unix socket is not
+		err := limit.Take(l.of(from), l.now(), 1,
+			refusal.New("rate_limited", "more than %d requests a second come from this address", l.rate))
+		if err != nil {
+			return nil, err
+		}
 	}
-	return limit.Take(l.of(from), l.now(), 1,
-		refusal.New("rate_limited", "more than %d requests a second come from this address", l.rate))
+	n := min(r.ContentLength, MaxReceipts)
+	if n < 0 {
+		n = MaxReceipts
+	}
+	n = max(n, leastBytes)
+	if !l.bodies.Take(from.String(), n, maxBytes) {
+		return nil, refusal.New("overloaded", "the node is reading too many bytes of requests, or too many from this address")
+	}
+	return func() { l.bodies.Give(from.String(), n) }, nil
 }
 
 // charge delays the next requests of an address as if it had made n more.
@@ -92,44 +100,4 @@ func Network(remote string) (netip.Prefix, bool) {
 	}
 	p, err := address.Prefix(bits)
 	return p, err == nil
-}
-
-// places bounds concurrent requests of one kind, in all and per address.
-type places struct {
-	what      string
-	most, one int
-
-	mu      sync.Mutex // guards all below
-	taken   int
-	takenBy map[netip.Prefix]int
-}
-
-func newPlaces(what string, most, one int) *places {
-	return &places{what: what, most: most, one: one, takenBy: make(map[netip.Prefix]int)}
-}
-
-func (p *places) take(r *http.Request) (done func(), err error) {
-	from, counted := Network(r.RemoteAddr)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.taken >= p.most:
-		return nil, refusal.New("overloaded", "the node is already reading %d %s, which is the limit", p.most, p.what)
-	case counted && p.takenBy[from] >= p.one:
-		return nil, refusal.New("overloaded", "the node is already reading %d %s from this address, which is the limit",
-			p.one, p.what)
-	}
-	p.count(from, 1)
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.count(from, -1)
-	}, nil
-}
-
-func (p *places) count(from netip.Prefix, n int) {
-	p.taken += n
-	if p.takenBy[from] += n; p.takenBy[from] == 0 {
-		delete(p.takenBy, from)
-	}
 }

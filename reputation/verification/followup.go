@@ -37,7 +37,7 @@ func newFollowUp(step int64, last Turn) *FollowUp {
 // answered reports whether a turn answers the follow-up. ModeObserved demands the requested call, served after the
 // question, and its canary in the reasoning.
 func (f *FollowUp) answered(t Turn, call *Call, mode Mode) bool {
-	return length(trim(t.Reasoning)) >= enoughReasoning && (mode == ModeSeed || f.observed(t, call))
+	return length(t.Reasoning) >= enoughReasoning && (mode == ModeSeed || f.observed(t, call))
 }
 
 func (f *FollowUp) observed(t Turn, call *Call) bool {
@@ -55,8 +55,6 @@ func quote(text string) string {
 	}, text)
 	return `"` + kept[:min(len(kept), maxQuoted)] + `"`
 }
-
-func trim(text string) string { return strings.TrimSpace(text) }
 
 func draw(n int64) int64 {
 	v, err := rand.Int(rand.Reader, big.NewInt(n))

@@ -66,7 +66,11 @@ type asked struct {
 
 func ask(ctx context.Context, gates Gates, q Question) asked {
 	var a asked
-	a.add(GateOrchestrate, gates(ctx, GateOrchestrate, q))
+	orchestrate := gates(ctx, GateOrchestrate, q)
+	a.add(GateOrchestrate, orchestrate)
+	if orchestrate.Status == GateFailed {
+		a.violations = append(a.violations, ViolationOrchestration)
+	}
 	govern := gates(ctx, GateGovern, q)
 	a.add(GateGovern, govern)
 	a.privileged = privileged(govern)

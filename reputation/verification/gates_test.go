@@ -43,6 +43,8 @@ func TestGates(t *testing.T) {
 		{"all have passed", gates{passed, passed, passed}, false, "passed 100, passed 100, passed 100", nil, false, false},
 		{"orchestrate is away", gates{away, passed, passed}, false, "unavailable 0, passed 100, passed 100", nil, true,
 			false},
+		{"orchestrate has failed", gates{verification.Answer{Status: verification.GateFailed}, passed, passed}, false,
+			"failed 0, passed 100, passed 100", []string{verification.ViolationOrchestration}, false, false},
 		{"govern refuses", gates{passed, verification.Answer{Status: verification.GateFailed}, passed}, false,
 			"passed 100, failed 0, passed 100",
 			[]string{verification.ViolationGovernance}, false, false},

@@ -3,51 +3,57 @@ package verification
 import (
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// observe returns the served call that a turn is about, if any. A call counts for one turn, and turns follow the order
-// of their calls.
+// observe returns the served call that a turn is about, if any. It was made after the turn before, whose call's result
+// could thus lead to it.
 func (s *Session) observe(t Turn) (Taken, *Call) {
-	seen := Taken{Hash: t.Hash, Tool: t.ToolCall}
-	previous := ChainSeed
+	seen := Taken{Hash: t.Hash, Tool: t.ToolCall, Used: len(s.Turns) == 0}
+	previous, after := ChainSeed, int64(0)
 	if n := len(s.Turns); n > 0 {
-		previous = s.Turns[n-1].Hash
+		previous, after = s.Turns[n-1].Hash, s.Turns[n-1].Step
+		if last := s.told(n); last != nil {
+			seen.Used = strings.Contains(t.Reasoning, last.Canary)
+		}
 	}
 	seen.Chained = t.HashAfter(previous) == t.Hash
 	if !seen.Chained { // then the hash fixes no content, and the trace could differ from the turn
 		return seen, nil
 	}
-	last := s.lastTold()
+	input, output := hashInput(t.Input), hashJSON(t.Output)
 	for i := range s.Calls {
-		call := &s.Calls[i]
-		if last != nil && call.Step <= last.Step || call.Tool != t.ToolCall || call.Output != hashJSON(t.Output) ||
-			call.Input != hashInput(t.Input) {
-			continue
+		if c := &s.Calls[i]; c.Step > after && c.Tool == t.ToolCall && c.Input == input && c.Output == output {
+			seen.Served = true
+			return seen, c
 		}
-		seen.Served = true
-		seen.Used = len(s.Turns) == 0 || last != nil && last.Turn == len(s.Turns) &&
-			strings.Contains(t.Reasoning, last.Canary)
-		return seen, call
 	}
 	return seen, nil
 }
 
-func (s *Session) lastTold() *Call {
-	for i := len(s.Calls) - 1; i >= 0; i-- {
-		if s.Calls[i].Turn > 0 {
+// told returns the call that a turn was about, or nil.
+func (s *Session) told(turn int) *Call {
+	for i := range s.Calls {
+		if s.Calls[i].Turn == turn {
 			return &s.Calls[i]
 		}
 	}
 	return nil
 }
 
-// demand refuses a turn that was not fully observed.
-func (s *Session) demand(t Turn, seen Taken) error {
+// clockTolerance is how far a turn's time may be from the node's.
+const clockTolerance = time.Hour
+
+// demand refuses a turn that was not fully observed, or whose time is absurd.
+func (s *Session) demand(t Turn, seen Taken, now time.Time) error {
 	switch {
+	case now.Sub(time.UnixMilli(t.Timestamp)).Abs() > clockTolerance:
+		return refusal.New("verification_turn", "the turn's timestamp is more than %v from the node's time, %d",
+			clockTolerance, now.UnixMilli())
 	case !seen.Chained:
 		return refusal.New("verification_turn", "the turn's hash does not match its content and the previous turn's hash; "+
 			"send the turn with its input, output, reasoning and timestamp")
@@ -73,7 +79,7 @@ func hashJSON(text string) string {
 
 // hashInput hashes a turn's input without the session's id and an empty query. No input means {}.
 func hashInput(text string) string {
-	if trim(text) == "" {
+	if strings.TrimSpace(text) == "" {
 		text = "{}"
 	}
 	canonical, err := strictjson.Canonical([]byte(text))

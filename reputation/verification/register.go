@@ -35,12 +35,9 @@ type Registered struct {
 	Gates   []Gate
 	// Degraded says that a configured gate did not answer, and Warned that the enforcement score is below 100.
 	Degraded, Warned bool
-	// Cooldown is the minimum wait after a rejection.
-	Cooldown time.Duration
+	// Wait is how long the caller has to wait after a rejection.
+	Wait time.Duration
 }
-
-// rejected is the least wait after a rejection (original: cooldown).
-const rejected = 5 * time.Minute
 
 const (
 	maxName        = 64
@@ -99,13 +96,9 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 		return Registered{}, err
 	}
 	if !verdict.Passed() {
-		wait, err := s.wait(ctx, now, by, key)
-		if err != nil {
-			return Registered{}, err
-		}
-		out.Cooldown = max(rejected, wait)
+		out.Wait, err = s.wait(ctx, now, by, key)
 	}
-	return out, nil
+	return out, err
 }
 
 func agents(by Caller, key Key) []string {

@@ -244,6 +244,7 @@ func TestReasoning(t *testing.T) {
 	for reasoning, taken := range map[string]bool{
 		"": false, strings.Repeat("x", 19): false, "     " + strings.Repeat("x", 15): false,
 		strings.Repeat("😀", 9) + "x": false, strings.Repeat("😀", 10): true,
+		strings.Repeat("\u200b", 40) + "x": false, strings.Repeat("\u3164", 40): false, "x" + strings.Repeat(" \u00a0", 40): false,
 	} {
 		turn := a.call(verification.ToolSearch, "x")
 		turn.Reasoning = reasoning
@@ -265,9 +266,9 @@ func TestReasoning(t *testing.T) {
 
 func TestBackoffStays(t *testing.T) {
 	r := newRig(t, verification.Options{})
-	fail := func(a *agent) {
+	fail := func(a *agent, wait time.Duration) {
 		t.Helper()
-		if got, err := a.register(); err != nil || got.Token != "" || got.Cooldown != 5*time.Minute {
+		if got, err := a.register(); err != nil || got.Token != "" || got.Wait != wait {
 			t.Fatal(err, got)
 		}
 	}
@@ -277,17 +278,21 @@ func TestBackoffStays(t *testing.T) {
 			r.clock.pass(20 * time.Minute)
 			b.start()
 			got, err := b.register()
-			if want := max(5*time.Minute, 30*time.Second<<max(0, n-2)); err != nil || got.Cooldown != want {
-				t.Errorf("failure %d: wait %v, want %v; %v", n+1, got.Cooldown, want, err)
+			want := time.Duration(0)
+			if n >= 2 {
+				want = 30 * time.Second << (n - 2)
+			}
+			if err != nil || got.Wait != want {
+				t.Errorf("failure %d: wait %v, want %v; %v", n+1, got.Wait, want, err)
 			}
 		}
 	}()
 	a := r.agent()
-	fail(a)
+	fail(a, 0)
 	a.start()
-	fail(a)
+	fail(a, 0)
 	a.start()
-	fail(a)
+	fail(a, 30*time.Second)
 	other := newAgent(t) // another key, the same subject
 	other.by, other.s, other.clock = a.by, a.s, a.clock
 	elsewhere := newAgent(t) // the same key, another subject

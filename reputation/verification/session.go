@@ -187,7 +187,7 @@ func (s *Session) take(t Turn, by Caller, now time.Time, mode Mode) error {
 	if len(s.Turns) == MaxTurns {
 		return refusal.New("content_too_large", "the verification has %d turns, which is the limit", MaxTurns)
 	}
-	if length(trim(t.Reasoning)) < leastReasoning {
+	if length(t.Reasoning) < leastReasoning {
 		return refusal.New("verification_turn", "the turn's reasoning has fewer than %d characters", leastReasoning)
 	}
 	if !evidence.IsHash(t.Hash) {
@@ -195,7 +195,7 @@ func (s *Session) take(t Turn, by Caller, now time.Time, mode Mode) error {
 	}
 	seen, call := s.observe(t)
 	if mode != ModeSeed {
-		if err := s.demand(t, seen); err != nil {
+		if err := s.demand(t, seen, now); err != nil {
 			return err
 		}
 	}

@@ -77,6 +77,45 @@ func TestThreatTurnFabrication(t *testing.T) {
 	}
 }
 
+// TestThreatInventedTrace: a trace that is sound in itself is rejected unless its turns came, in both modes, and no
+// check of it is called observed.
+func TestThreatInventedTrace(t *testing.T) {
+	r := newRig(t, verification.Options{Mode: verification.ModeSeed})
+	a := r.agent()
+	for i := range 4 {
+		turn := verification.Turn{ToolCall: tool(i), Reasoning: topic, Hash: strings.Repeat(fmt.Sprint(i), 64)}
+		if _, err := a.s.Turn(t.Context(), a.by, a.session.ID, turn); err != nil {
+			t.Fatal(err)
+		}
+		turn.Timestamp, turn.Hash = r.clock.Now().UnixMilli()+2000*int64(i), ""
+		previous := verification.ChainSeed
+		if i > 0 {
+			previous = a.turns[i-1].Hash
+		}
+		turn.Hash = turn.HashAfter(previous)
+		a.turns = append(a.turns, turn)
+	}
+	got := a.wantViolations(a.registration(), verification.ViolationTraceAltered)
+	for _, c := range got.Verdict.Checks {
+		if c.Basis != verification.BasisDeclared || c.Points > 0 {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// TestThreatCallsInAdvance: each result is used in the next turn, so the calls cannot all be made at the start.
+func TestThreatCallsInAdvance(t *testing.T) {
+	r := newRig(t, verification.Options{})
+	a := r.agent()
+	first, second := a.call(verification.ToolSearch, "x"), a.call(verification.ToolServers, "")
+	a.mustSubmit(first)
+	second.Reasoning += a.canary
+	if err := a.submit(second); !is(err, "verification_turn") {
+		t.Errorf("a call made before the turn before: %v", err)
+	}
+	a.mustSubmit(a.call(verification.ToolServers, ""))
+}
+
 // TestThreatTimestampForgery: times are in the hashes; in ModeObserved the node's clock decides.
 func TestThreatTimestampForgery(t *testing.T) {
 	for _, mode := range []verification.Mode{verification.ModeObserved, verification.ModeSeed} {
@@ -102,6 +141,24 @@ func TestThreatTimestampForgery(t *testing.T) {
 		a.mustSubmit(turn)
 	}
 	a.wantViolations(a.registration(), verification.ViolationTooFast)
+	a = r.agent()
+	for _, absurd := range []time.Duration{-20 * 365 * 24 * time.Hour, -61 * time.Minute, 61 * time.Minute} {
+		turn := a.call(verification.ToolSearch, "x")
+		turn.Timestamp += absurd.Milliseconds()
+		if err := a.submit(turn); !is(err, "verification_turn") {
+			t.Errorf("%v from now: %v", absurd, err)
+		}
+	}
+	for i := 0; a.session.FollowUp == nil || len(a.turns) == 3; i++ { // the clock of the agent runs backwards
+		turn := a.call(tool(i), "x")
+		if a.session.FollowUp != nil {
+			turn = a.answer()
+		}
+		turn.Timestamp -= int64(i) * 10_000
+		a.mustSubmit(turn)
+		r.clock.pass(4 * time.Second)
+	}
+	a.wantViolations(a.registration(), verification.ViolationTimeForged)
 }
 
 // TestThreatToolCallSpoofing: required tools have to be called; a trace that only names them tells of calls that were
@@ -180,8 +237,7 @@ func TestThreatHashChainReplay(t *testing.T) {
 		if err != nil || got.Token != "" {
 			t.Fatalf("%s: a trace of another session passed: %v", mode, err)
 		}
-		if want := map[verification.Mode]string{verification.ModeObserved: verification.ViolationTraceAltered,
-			verification.ModeSeed: verification.ViolationAttestation}[mode]; !slices.Contains(got.Verdict.Violations, want) {
+		if !slices.Contains(got.Verdict.Violations, verification.ViolationTraceAltered) {
 			t.Errorf("%s: %v", mode, got.Verdict.Violations)
 		}
 	}
@@ -384,7 +440,8 @@ func TestCallersOfSidecars(t *testing.T) {
 	for range 3 { // without a sessionId the sidecar's word tells whose call it is
 		out, err := r.service.List(t.Context(), mine, "")
 		check.Must(t, err)
-		a.mustSubmit(verification.Turn{ToolCall: verification.ToolServers, Output: string(out), Reasoning: topic + a.canary})
+		a.mustSubmit(verification.Turn{ToolCall: verification.ToolServers, Output: string(out), Reasoning: topic + a.canary,
+			Timestamp: r.clock.Now().UnixMilli()})
 	}
 }
 
@@ -403,8 +460,7 @@ func TestTwoSessionsAtOnce(t *testing.T) {
 func TestACallCountsOnce(t *testing.T) {
 	r := newRig(t, verification.Options{})
 	a := r.agent()
-	first, second, third := a.call(verification.ToolSearch, "x"), a.call(verification.ToolSearch, "x"),
-		a.call(verification.ToolSearch, "x")
+	first, second := a.call(verification.ToolSearch, "x"), a.call(verification.ToolSearch, "x")
 	a.mustSubmit(second)
 	for name, turn := range map[string]verification.Turn{"again": second, "one before it": first} {
 		turn.Reasoning += a.canary
@@ -412,6 +468,8 @@ func TestACallCountsOnce(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	third := a.call(verification.ToolSearch, "x")
+	third.Reasoning = topic
 	if err := a.submit(third); !is(err, "verification_turn") {
 		t.Errorf("without the canary: %v", err)
 	}

@@ -3,6 +3,8 @@ package verification
 import (
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf16"
 
 	"github.com/actionproof/mediator/evidence"
@@ -122,5 +124,17 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// length counts UTF-16 code units, as JavaScript does.
-func length(s string) int { return len(utf16.Encode([]rune(s))) }
+// length counts the UTF-16 code units that can be seen, as JavaScript counts them. Spaces in a row are one.
+func length(text string) int {
+	seen := strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if !unicode.IsGraphic(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) ||
+			r == '\u2800' { // an empty Braille pattern
+			return -1
+		}
+		return r
+	}, text)
+	return len(utf16.Encode([]rune(strings.Join(strings.Fields(seen), " "))))
+}

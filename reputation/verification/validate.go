@@ -1,6 +1,9 @@
 package verification
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // The seven checks; together they have 105 points.
 const (
@@ -24,7 +27,7 @@ var pointsOf = []struct {
 // MaxScore is the score of a faultless trace. Only such a trace passes: each missing point is a violation.
 const MaxScore = 105
 
-// How a check is known.
+// How a check is known. A failed one that the trace does not support either has none.
 const (
 	BasisObserved = "observed" // by the node's own record
 	BasisDeclared = "declared" // by the agent's trace alone
@@ -46,15 +49,14 @@ const (
 	ViolationReasoningShort   = "reasoning_short"
 	ViolationReasoningOff     = "reasoning_off_topic"
 	ViolationReasoningRefused = "reasoning_rejected"
+	ViolationOrchestration    = "orchestration_rejected"
 	ViolationGovernance       = "governance_rejected"
 )
-
-const clockTolerance = 1000
 
 // Check is the result of one check.
 type Check struct {
 	Name   string `json:"check"`
-	Basis  string `json:"basis"`
+	Basis  string `json:"basis,omitempty"`
 	Points int64  `json:"points"`
 	Most   int64  `json:"most"`
 }
@@ -78,17 +80,23 @@ type conditions struct {
 	violations []string // found by the gates
 }
 
-// judge validates a trace against the node's record of its session (original: validateTrace). A check passes if it is
-// observed. In ModeSeed it also passes as declared if the trace alone supports it.
+// judge validates a trace against the node's record of its session (original: validateTrace). The trace must have the
+// turns that came, in both modes. A check passes if it is observed. In ModeSeed it also passes as declared if the trace
+// alone supports it.
 func judge(s Session, t Trace, c conditions) Verdict {
-	k := known{s: s, t: t, base: s.Task.base(c.privileged)}
-	k.received = k.asReceived()
+	k := newKnown(s, t, s.Task.base(c.privileged))
 	var v Verdict
 	for _, want := range pointsOf {
 		seen, declared := k.check(want.name)
-		check := Check{Name: want.name, Basis: BasisObserved, Most: want.points, Points: share(seen, want.points)}
-		if seen < whole && c.mode == ModeSeed {
-			check.Basis, check.Points = BasisDeclared, share(declared, want.points)
+		check := Check{Name: want.name, Most: want.points, Points: share(seen, want.points)}
+		switch {
+		case seen == whole:
+			check.Basis = BasisObserved
+		case declared == whole:
+			check.Basis = BasisDeclared
+		}
+		if c.mode == ModeSeed && k.came {
+			check.Points = share(max(seen, declared), want.points)
 		}
 		if check.Points < check.Most {
 			v.Violations = append(v.Violations, k.fault(want.name, c.mode))
@@ -101,7 +109,7 @@ func judge(s Session, t Trace, c conditions) Verdict {
 	for _, turn := range t.Turns {
 		reasoning = append(reasoning, turn.Reasoning)
 	}
-	if slices.ContainsFunc(reasoning, func(r string) bool { return length(trim(r)) < enoughReasoning }) {
+	if slices.ContainsFunc(reasoning, func(r string) bool { return length(r) < enoughReasoning }) {
 		v.Violations = append(v.Violations, ViolationReasoningShort)
 	}
 	v.Coverage = Coverage(s.Task.Prompt, reasoning...)
@@ -121,24 +129,21 @@ func share(holds, points int64) int64 { return (holds*points + whole/2) / whole 
 
 // known is a trace and the node's record of its session.
 type known struct {
-	s        Session
-	t        Trace
-	base     int
-	received bool // see asReceived
+	s    Session
+	t    Trace
+	base int
+	// came says that the trace has exactly the turns that came, by hash and tool. received says that their content came
+	// too, so that what was observed holds for the trace.
+	came, received bool
 }
 
-// asReceived reports whether the trace has exactly the turns that the node received. Then what was observed holds for
-// it.
-func (k known) asReceived() bool {
-	if len(k.t.Turns) != len(k.s.Turns) || !k.chained() {
-		return false
-	}
-	for i, turn := range k.t.Turns {
-		if turn.Hash != k.s.Turns[i].Hash || !k.s.Turns[i].Chained {
-			return false
-		}
-	}
-	return true
+func newKnown(s Session, t Trace, base int) known {
+	k := known{s: s, t: t, base: base}
+	k.came = slices.EqualFunc(t.Turns, s.Turns, func(said Turn, took Taken) bool {
+		return said.Hash == took.Hash && said.ToolCall == took.Tool
+	})
+	k.received = k.came && k.chained() && k.each(func(t Taken) bool { return t.Chained })
+	return k
 }
 
 func (k known) chained() bool {
@@ -177,7 +182,8 @@ func (k known) check(name string) (seen, declared int64) {
 }
 
 func (k known) fault(name string, mode Mode) string {
-	if mode != ModeSeed && len(k.t.Turns) > 0 && !k.received && (name != CheckChain || k.chained()) {
+	known := k.received || mode == ModeSeed && k.came
+	if len(k.t.Turns) > 0 && !known && (name != CheckChain || k.chained()) {
 		return ViolationTraceAltered
 	}
 	switch name {
@@ -224,9 +230,12 @@ func (k known) claimed() int64 {
 	return k.t.Turns[len(k.t.Turns)-1].Timestamp - k.t.Turns[0].Timestamp
 }
 
-// forged reports whether the trace claims more time than passed since the start of the session.
+// forged reports whether the trace claims more time than passed since the start of the session, or time that ran
+// backwards.
 func (k known) forged() bool {
-	return k.claimed() > k.s.Turns[len(k.s.Turns)-1].At-k.s.Opened+clockTolerance
+	const tolerance = 1000
+	backwards := !slices.IsSortedFunc(k.t.Turns, func(a, b Turn) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
+	return backwards || k.claimed() > k.s.Turns[len(k.s.Turns)-1].At-k.s.Opened+tolerance
 }
 
 func (k known) called() (tools []string) {

@@ -152,6 +152,7 @@ func (d deployment) verificationsVectors() verificationsFile {
 	malformed("with another band than its coverage", func(c *result) { c.Reasoning.Band = "marginal" })
 	malformed("with a gate left out", func(c *result) { c.Gates = c.Gates[:2] })
 	malformed("that hides a gate that was away", func(c *result) { c.Degraded = false })
+	malformed("although orchestration failed", func(c *result) { c.Gates[0].Status = "failed" })
 	malformed("although governance refused", func(c *result) { c.Gates[1].Status = "failed" })
 	malformed("with a root that is no hash", func(c *result) { c.RFC6962Root = "00" })
 	malformed("with two turns", func(c *result) { c.Turns = 2 })

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -173,6 +175,13 @@ func (w *walk) turn(c *cobra.Command, n *client.Node, file string, step walkStep
 }
 
 func (w *walk) register(c *cobra.Command, n *client.Node, step walkStep) error {
+	if !w.Answered { // the node would reject it, and that would end the verification
+		fmt.Fprintln(c.ErrOrStderr(), "the verification is kept: it is too early to register")
+		if err := w.next(c.ErrOrStderr()); err != nil {
+			return err
+		}
+		return cli.ErrRefused
+	}
 	key, err := files.ReadKey(w.Key)
 	if err != nil {
 		return err
@@ -207,7 +216,11 @@ func (w *walk) next(out io.Writer) error {
 		step = "--name NAME"
 	case w.FollowUp != "":
 		fmt.Fprintf(out, "taken     %d turns\nfollow-up %s\n", taken, w.FollowUp)
-		step = "--tool TOOL"
+		tool, query := client.Asked(w.FollowUp)
+		step = "--tool " + cmp.Or(tool, "TOOL")
+		if query != "" {
+			step += " --query " + query
+		}
 	default:
 		fmt.Fprintf(out, "taken     %d turns\n", taken)
 		step = "--tool " + w.Task.RequiredTools[taken%len(w.Task.RequiredTools)]
@@ -229,6 +242,9 @@ func drawRegistered(out io.Writer, r *client.Registered) error {
 		fmt.Fprintf(out, "  %-17s %s\n", g.Name, g.Status)
 	}
 	if !r.Success {
+		if r.RetryAfter > 0 {
+			fmt.Fprintf(out, "wait      %v\n", time.Duration(r.RetryAfter)*time.Second)
+		}
 		return nil
 	}
 	_, err := fmt.Fprintf(out, "did       %s\nresult    %s\n", r.DID, r.Verification)

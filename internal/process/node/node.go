@@ -28,6 +28,7 @@ import (
 // process is the running node. A reload replaces its owners and the believed hosts.
 type process struct {
 	*daemon.Process
+	version    string             // of the program
 	config     *config.Reputation // as read at the start
 	score      *signer.Issuer[autonomy.Claims]
 	reputation *signer.Issuer[accrual.Claims]
@@ -45,9 +46,9 @@ type process struct {
 
 const grace = 10 * time.Second
 
-// Run runs the node until ctx ends.
-func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "reputation", path, stderr, config.LoadReputation, new(process))
+// Run runs the node of a program of this version until ctx ends.
+func Run(ctx context.Context, version, path string, stderr io.Writer) error {
+	return daemon.Run(ctx, "reputation", path, stderr, config.LoadReputation, &process{version: version})
 }
 
 // Plan returns what the node takes from a configuration.
@@ -208,13 +209,13 @@ func (p *process) Serve(ctx context.Context, group *errgroup.Group, _ *daemon.Co
 	}
 	group.Go(func() error { return p.service.Run(ctx) })
 	group.Go(func() error { p.owners.watch(ctx); return nil })
-	internal := api.Options{Now: time.Now, Log: p.Log, Operators: true, Rate: trusted}
-	public := api.Options{Now: time.Now, Log: p.Log, Rate: c.Limits.PublicPerSecond}
+	internal := api.Options{Now: time.Now, Log: p.Log, Operators: true, Rate: trusted, Pins: p.pins}
+	public := api.Options{Now: time.Now, Log: p.Log, Rate: c.Limits.PublicPerSecond, Pins: p.pins}
 	if p.verifier != nil {
-		if internal.MCP, err = p.verifier.handler(named(p.service)); err != nil {
+		if internal.MCP, err = p.verifier.handler(p.version, named(p.service)); err != nil {
 			return err
 		}
-		if public.MCP, err = p.verifier.handler(namedOrFrom(p.service)); err != nil {
+		if public.MCP, err = p.verifier.handler(p.version, namedOrFrom(p.service)); err != nil {
 			return err
 		}
 		group.Go(func() error { p.verifier.prune(ctx); return nil })

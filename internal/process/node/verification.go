@@ -1,11 +1,9 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -100,29 +98,28 @@ func (v *verifier) prune(ctx context.Context) {
 	}
 }
 
-func (v *verifier) handler(caller func(*http.Request) (verification.Caller, error)) (http.Handler, error) {
-	return tools.NewHandler(v.service, tools.Options{
-		Hosts: v.hosts, Caller: caller, Log: v.log,
-	})
+type callerOf func(r *http.Request, body []byte) (verification.Caller, error)
+
+func (v *verifier) handler(version string, caller callerOf) (http.Handler, error) {
+	return tools.NewHandler(v.service, tools.Options{Hosts: v.hosts, Caller: caller, Version: version, Log: v.log})
 }
 
-func named(s *reputation.Service) func(*http.Request) (verification.Caller, error) {
-	return func(r *http.Request) (verification.Caller, error) {
-		by, body, err := api.Caller(s, r, tools.MaxBody)
+func named(s *reputation.Service) callerOf {
+	return func(r *http.Request, body []byte) (verification.Caller, error) {
+		by, err := api.Caller(s, r, body)
 		if err != nil {
 			return verification.Caller{}, err
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
 		agent := accrual.Agent{Owner: by.Owner, Subject: by.Agent} // owners choose the names of their agents
 		return verification.Caller{Subject: agent.String(), Session: by.Session, ModelCalls: by.ModelCalls}, nil
 	}
 }
 
 // namedOrFrom names a caller without a sidecar by its network address.
-func namedOrFrom(s *reputation.Service) func(*http.Request) (verification.Caller, error) {
-	return func(r *http.Request) (verification.Caller, error) {
+func namedOrFrom(s *reputation.Service) callerOf {
+	return func(r *http.Request, body []byte) (verification.Caller, error) {
 		if len(r.Header.Values(interaction.CallerHeader)) > 0 {
-			return named(s)(r)
+			return named(s)(r, body)
 		}
 		from, ok := api.Network(r.RemoteAddr)
 		if !ok {

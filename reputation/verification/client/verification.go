@@ -124,7 +124,7 @@ type Registered struct {
 	Checks       []verification.Check `json:"checks"`
 	Gates        []verification.Gate  `json:"gates"`
 	Degraded     bool                 `json:"degraded"`
-	Cooldown     int64                `json:"cooldown,omitempty"` // milliseconds
+	RetryAfter   int                  `json:"retryAfter,omitempty"` // seconds
 }
 
 // Register ends the verification: it proves possession of the key and hands in the trace. A rejected trace is no error.

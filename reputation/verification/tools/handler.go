@@ -1,9 +1,12 @@
 package tools
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -20,30 +23,36 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// MaxBody bounds a message, in bytes: a whole trace as a JSON text in a JSON text.
-const MaxBody = 2 << 20
+const (
+	// MaxBody bounds a message, in bytes: a whole trace as a JSON text in a JSON text.
+	MaxBody = 2 << 20
+	// maxItems bounds the names and values in a message, and in a trace that is a text in it.
+	maxItems = 10_000
+)
 
 // Options configure the handler.
 type Options struct {
 	// Hosts are the endpoint's names. Requests for other names are refused, unless for an IP address or from a sidecar: a
 	// page in a browser could have led there by a name of its own.
 	Hosts []string
-	// Caller returns the caller of a request; required.
-	Caller func(*http.Request) (verification.Caller, error)
+	// Caller returns the caller of a request with this body; required.
+	Caller func(r *http.Request, body []byte) (verification.Caller, error)
+	// Version is the program's, for serverInfo; required.
+	Version string
 	// Log gets the node's own failures.
 	Log *zap.Logger
 }
 
 // NewHandler makes the handler of the MCP endpoint. It is stateless, so that each replica can answer any request.
 func NewHandler(service *verification.Service, o Options) (http.Handler, error) {
-	if service == nil || o.Caller == nil {
-		return nil, errors.New("tools: a service and Options.Caller are required")
+	if service == nil || o.Caller == nil || o.Version == "" {
+		return nil, errors.New("tools: a service, Options.Caller and Options.Version are required")
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
 	// The tools never change; a client listening for changes would hold its place forever.
-	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification"},
+	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification", Version: o.Version},
 		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: false}}})
 	t := tools{service, o.Log}
 	add(server, t, "get_registration_challenge",
@@ -66,21 +75,42 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 		DisableLocalhostProtection: true, // a local proxy passes the name on: see Options.Hosts
 	})
 	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller, err := o.Caller(r)
+		body, err := message(w, r)
+		var caller verification.Caller
+		if err == nil {
+			caller, err = o.Caller(r, body)
+		}
+		if err == nil && caller.Session == "" && !o.named(r.Host) {
+			err = refusal.New("target_mismatch", "the verification is not offered under the host name %.100q", r.Host)
+		}
 		if err != nil {
 			problem.ForAgent(err, "").Write(w)
 			return
 		}
-		if caller.Session == "" && !o.named(r.Host) {
-			problem.ForAgent(
-				refusal.New("target_mismatch", "the verification is not offered under the host name %.100q", r.Host),
-				"").Write(w)
-			return
-		}
 		r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		r.Header.Set("Accept", "application/json, text/event-stream") // clients of the original send none
 		sdk.ServeHTTP(w, r)
 	})), nil
+}
+
+// message reads the body of a request. It refuses a batch, which costs as much as all its answers together, and what
+// would take much more memory than it has bytes. Other requests than POST are for the SDK to refuse.
+func message(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	switch {
+	case err != nil:
+		return nil, refusal.New("content_too_large", "the message is larger than %d bytes, or broke off", MaxBody)
+	case r.Method != http.MethodPost:
+		return body, nil
+	case bytes.HasPrefix(bytes.TrimSpace(body), []byte("[")):
+		return nil, refusal.New("query_malformed",
+			"the body is a batch of messages: send each message in its own request")
+	}
+	if err := strictjson.Check(body, maxItems); err != nil {
+		return nil, refusal.New("query_malformed", "the message is malformed: %w", err)
+	}
+	return body, nil
 }
 
 // named reports whether host is a name of the endpoint or an address.
@@ -102,14 +132,16 @@ type tools struct {
 
 func add[A any](server *mcp.Server, t tools, name, about, schema string,
 	call func(context.Context, verification.Caller, A) (any, error)) {
+	var wants struct{ Required []string }
+	if err := json.Unmarshal([]byte(schema), &wants); err != nil {
+		panic(err) // the schemas are part of the program
+	}
 	server.AddTool(&mcp.Tool{Name: name, Description: about, InputSchema: json.RawMessage(schema)},
 		func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			caller, _ := ctx.Value(callerKey{}).(verification.Caller) // the service refuses a call without a subject
 			var arguments A
-			if raw := req.Params.Arguments; len(raw) > 0 {
-				if err := strictjson.ParseMembers(raw, &arguments); err != nil {
-					return t.failed(name, malformed(err)), nil
-				}
+			if err := read(req.Params.Arguments, wants.Required, &arguments); err != nil {
+				return t.failed(name, err), nil
 			}
 			result, err := call(ctx, caller, arguments)
 			if err != nil {
@@ -117,6 +149,26 @@ func add[A any](server *mcp.Server, t tools, name, about, schema string,
 			}
 			return written(result, false), nil
 		})
+}
+
+// read parses arguments, none if raw is empty, and says which are missing.
+func read(raw json.RawMessage, required []string, arguments any) error {
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	if err := strictjson.ParseMembers(raw, arguments); err != nil {
+		return malformed(err)
+	}
+	var there map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &there); err != nil {
+		return malformed(err)
+	}
+	for _, name := range required {
+		if _, ok := there[name]; !ok {
+			return malformed(fmt.Errorf("%s is missing", name))
+		}
+	}
+	return nil
 }
 
 func written(v any, isError bool) *mcp.CallToolResult {

@@ -73,11 +73,13 @@ type registerArguments struct {
 	Manifest  json.RawMessage       `json:"uiManifest"`
 }
 
-// gray is the original's status of a rejected registration.
+// gray is the original's status of a rejected registration. Its cooldown is advice; retryAfter is enforced.
 type gray struct {
 	Status   string `json:"status"`
 	Cooldown int64  `json:"cooldown"` // milliseconds
 }
+
+const cooldown = 5 * time.Minute
 
 // judged is what a rejection and an acceptance have in common.
 type judged struct {
@@ -129,11 +131,11 @@ func (t tools) register(ctx context.Context, by verification.Caller, a registerA
 	v := r.Verdict
 	common := judged{v.Score, verification.MaxScore, v.Checks, r.Gates, r.Degraded}
 	if r.Token == "" {
-		rejected := gray{"gray", r.Cooldown.Milliseconds()}
+		rejected := gray{"gray", max(cooldown, r.Wait).Milliseconds()}
 		return rejection{
 			failure{
 				Code: codeFailed, Error: "the verification was judged and rejected", Remedy: problem.Remedy(codeFailed),
-				RetryAfter: int(r.Cooldown / time.Second),
+				RetryAfter: int((r.Wait + time.Second - 1) / time.Second),
 			},
 			rejected, rejected, common, v.Violations,
 		}, nil
@@ -162,6 +164,9 @@ func parseTrace(raw json.RawMessage) (trace verification.Trace, err error) {
 			return trace, malformed(err)
 		}
 		raw = json.RawMessage(text)
+		if err := strictjson.Check(raw, maxItems); err != nil {
+			return trace, malformed(err)
+		}
 	}
 	if err := strictjson.ParseMembers(raw, &trace); err != nil {
 		return trace, malformed(err)

@@ -58,7 +58,8 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 	})
 	check.Must(t, err)
 	handler, err := tools.NewHandler(service,
-		tools.Options{Hosts: []string{"mediator.internal"}, Caller: func(r *http.Request) (verification.Caller, error) {
+		tools.Options{Hosts: []string{"mediator.internal"}, Version: "1.2.3", Caller: func(r *http.Request,
+			_ []byte) (verification.Caller, error) {
 			if r.Header.Get("X-Caller") == "nobody" {
 				return verification.Caller{}, refusal.New("caller_invalid", "nobody")
 			}
@@ -404,7 +405,7 @@ func TestRevisions(t *testing.T) {
 		status, body := n.send(
 			`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + revision +
 				`","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
-		if status != http.StatusOK || !bytes.Contains(body, []byte(`"mediator-verification"`)) {
+		if status != http.StatusOK || !bytes.Contains(body, []byte(`{"name":"mediator-verification","version":"1.2.3"}`)) {
 			t.Errorf("%s: %d %s", revision, status, body)
 		}
 		if revision < "2026-07-28" && !bytes.Contains(body, []byte(`"protocolVersion":"`+revision+`"`)) {
@@ -440,6 +441,30 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
+// TestCostly: a message that would take many times its memory, or make as many answers as it has bytes, is refused.
+func TestCostly(t *testing.T) {
+	n := newNode(t, "", time.Minute)
+	many := func(one string, most int) string {
+		return strings.TrimSuffix(strings.Repeat(one+",", most/(len(one)+1)), ",")
+	}
+	const most = tools.MaxBody - 1000
+	register := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"register_plugin","arguments":{` +
+		`"pubkey":"x","payload":"x","signature":"x","challengeNonce":"x","challengeTrace":`
+	for name, message := range map[string]string{
+		"a batch":                         "[" + many(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, most) + "]",
+		"a batch of one":                  ` [{"jsonrpc":"2.0","id":1,"method":"tools/list"}]`,
+		"a trace of empty turns":          register + `{"turns":[` + many("{}", most) + `]}}}}`,
+		"members that nobody reads":       `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":[` + many("0", most) + `]}}`,
+		"a member twice":                  `{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"ping"}`,
+		"a trace of empty turns, as text": register + `"{\"turns\":[` + many("{}", most) + `]}"}}}`,
+	} {
+		status, body := n.send(message)
+		if !bytes.Contains(body, []byte("query_malformed")) || len(body) > 2000 {
+			t.Errorf("%s: %d %.2000s", name, status, body)
+		}
+	}
+}
+
 func TestArguments(t *testing.T) {
 	n := newNode(t, "", time.Minute)
 	for _, tt := range []struct {
@@ -447,13 +472,13 @@ func TestArguments(t *testing.T) {
 		arguments string
 		code      string
 	}{
-		{"get_registration_challenge", `{}`, "query_malformed"},
+		{"get_registration_challenge", `{}`, "query_malformed: pubkey is missing"},
+		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x"}`, "query_malformed: hash is missing"},
+		{"register_plugin", `{"pubkey": "x"}`, "query_malformed: payload is missing"},
 		{"get_registration_challenge", `{"pubkey": 1}`, "query_malformed"},
 		{"get_registration_challenge", `{"pubkey": "x", "more": 1}`, "query_malformed"},
 		{"get_registration_challenge", `{"Pubkey": "x"}`, "query_malformed"},
 		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x"}`, "not_found"},
-		{"submit_challenge_turn", `{"sessionId": "x", "sessionId": "y", "toolCall": "x", "hash": ` +
-			`"x"}`, "query_malformed"},
 		{"submit_challenge_turn", `{"sessionId": "x", "toolCall": "x", "hash": "x", "timestamp": ` +
 			`1.5}`, "query_malformed"},
 		{"search_plugins", `{"sessionId": "x"}`, "not_found"},
@@ -473,8 +498,9 @@ func TestArguments(t *testing.T) {
 			`{"pubkey": "x", "payload": "", "signature": "", "challengeNonce": "", "challengeTrace": {}, "metadata": {` +
 				`"role": "x"}}`, "query_malformed"},
 	} {
-		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != tt.code ||
-			strings.Contains(got.text, "retryAfter") {
+		code, says, _ := strings.Cut(tt.code, ": ")
+		if got := n.call(tt.tool, json.RawMessage(tt.arguments)); got.Success || got.Code != code ||
+			strings.Contains(got.text, "retryAfter") || !strings.Contains(got.text, says) {
 			t.Errorf("%s %s: %s", tt.tool, tt.arguments, got.text)
 		}
 	}

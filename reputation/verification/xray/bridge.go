@@ -76,7 +76,7 @@ func New(o Options) *Bridge {
 // Ask asks the server of a gate; it implements [verification.Gates].
 func (b *Bridge) Ask(ctx context.Context, gate string, q verification.Question) verification.Answer {
 	switch gate {
-	case verification.GateOrchestrate: // the answer is only recorded
+	case verification.GateOrchestrate:
 		// 0xRay's orchestrator handles governance tasks itself. It defers unknown types and reports that as a failure.
 		return b.ask(ctx, b.o.Orchestrate, "orchestrate-task", object{"description": "Verification of " + q.DID,
 			"tasks": []object{{"id": "verification", "description": q.Prompt, "type": "governance"}}}, orchestrated)

@@ -2,6 +2,7 @@ package kit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,6 +36,7 @@ type NodeRig struct {
 	Public string // host and port
 	HTTPS  *http.Client
 	Cmd    *exec.Cmd
+	Binary string // runs instead of the test's own
 }
 
 const nodeConfig = `internal: {unix: NAME.sock}
@@ -104,7 +106,7 @@ func (n *NodeRig) Begin(t *testing.T) {
 	log, err := os.OpenFile(n.At(n.Name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	check.Must(t, err)
 	defer log.Close()
-	cmd := exec.Command(Self(t), "reputation", "--config", n.At(n.Name+".yaml"))
+	cmd := exec.Command(cmp.Or(n.Binary, Self(t)), "reputation", "--config", n.At(n.Name+".yaml"))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	check.Must(t, cmd.Start())

@@ -280,7 +280,7 @@ func prepareSpeakingRig(t *testing.T) tiersRig {
 	t.Helper()
 	r := prepareTiersRig(t, func(file string) string {
 		if strings.Contains(file, "\nbelievedHosts: ") {
-			return kit.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: 5s}") + "verification: {}\n"
+			return kit.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: 5s}")
 		}
 		return kit.Speaking(file)
 	})

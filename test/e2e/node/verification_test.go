@@ -97,7 +97,7 @@ func newOwnVerificationRig(t *testing.T, rules string) *kit.Rig {
 	return kit.NewRig(t, kit.Plain, func(*kit.Rig) (http.Handler, string) {
 		return http.HandlerFunc(answerChat), rules
 	}, func(file string) string {
-		return strings.Replace(file, "\nbelievedHosts:", "\n"+verificationConfig+"believedHosts:", 1)
+		return strings.Replace(file, "verification: {}\n", verificationConfig, 1)
 	})
 }
 

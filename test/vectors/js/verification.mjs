@@ -13,7 +13,7 @@ const CHECKS = [
   ['minimum_turns', 25], ['minimum_duration', 10], ['required_tools', 15], ['hash_chain', 20], ['merkle_root', 10], ['attestation', 10], ['follow_up', 15],
 ];
 const GATES = ['orchestrate', 'govern', 'enforce'];
-const STATES = ['passed', 'failed', 'unavailable', 'not_configured'];
+const STATES = ['passed', 'unavailable', 'not_configured'];
 
 const named = (text, bound) => text !== '' && bytesIn(text) <= bound;
 
@@ -31,7 +31,7 @@ function soundChecks({ checks, mode, score, maxScore, observedAll }) {
 
 function soundGates({ gates, degraded }) {
   if (gates.length !== GATES.length || degraded !== gates.some(({ status }) => status === 'unavailable')) return false;
-  return gates.every(({ gate, status, reason = '' }, i) => gate === GATES[i] && STATES.includes(status) && bytesIn(reason) <= 64 && !(status === 'failed' && i > 0));
+  return gates.every(({ gate, status, reason = '' }, i) => gate === GATES[i] && STATES.includes(status) && bytesIn(reason) <= 64);
 }
 
 function soundModelCalls({ modelCalls: { basis, beforeTurn }, subjectBasis, turns }) {
