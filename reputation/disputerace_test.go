@@ -21,7 +21,7 @@ func replicas(t *testing.T) (both [2]*court) {
 	t.Helper()
 	k := gatetest.New(t)
 	root, decide := nodetest.Arbiter(t, k)
-	for i, n := range together(t, k, func(o *reputation.Options) { o.Disputes.Arbiter = &root }) {
+	for i, n := range together(t, k, func(o *reputation.Options) { o.Disputes.Court.First = dispute.Panel{{Root: root}} }) {
 		c := &court{Node: n, decide: decide}
 		c.one, c.two = c.Agent(t, "agent:one").String(), c.Agent(t, "agent:two").String()
 		both[i] = c
@@ -147,7 +147,8 @@ func TestReplicasResolveOnce(t *testing.T) {
 		happened[one]++
 	}
 	check.WantEqual(t, happened,
-		map[string]int{"signal": disputes, "opened": disputes + 1, "resolved": disputes + 1, "final": disputes})
+		map[string]int{"signal": disputes, "opened": disputes + 1, "voted": disputes, "resolved": disputes + 1,
+			"final": disputes})
 	for _, one := range both {
 		must(t, one.Enter(ctx))
 		if r := one.reputation(t, c.one); r.ChallengesLost != disputes || r.DisputesPending != 0 {

@@ -25,10 +25,12 @@ type Disputes struct {
 	// Resolution and Key sign as the appraiser. Key signs the log's checkpoints.
 	Resolution *signer.Issuer[dispute.Resolution]
 	Key        signer.Key
-	// Arbiter is the key that decides general disputes, or nil. Audience, the node's name, must be in each decision. It
-	// is the log's origin, too.
-	Arbiter  *evidence.Root
+	// Court are the arbiters who decide general disputes. Audience, the node's name, must be in each decision. It is the
+	// log's origin, too.
+	Court    dispute.Court
 	Audience string
+	// Operator is the key that states the right time after a wrong clock, or nil.
+	Operator *evidence.Root
 	// Now is the log's clock, shared by all replicas: a fast clock would close windows early for all. nil means the
 	// service's own clock.
 	Now func(ctx context.Context) (time.Time, error)
@@ -50,11 +52,12 @@ func (d *Disputes) defaults(now func() time.Time) error {
 	return err
 }
 
-func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
-	if d == nil || d.Arbiter == nil {
+// verifier returns one that believes offline keys, or nil without any.
+func verifier(roots []evidence.Root, now func() time.Time) (*evidence.Verifier, error) {
+	if len(roots) == 0 {
 		return nil, nil
 	}
-	trust, err := evidence.NewTrust([]evidence.Root{*d.Arbiter}, evidence.Bundle{}, evidence.SignerPolicy{})
+	trust, err := evidence.NewTrust(roots, evidence.Bundle{}, evidence.SignerPolicy{})
 	if err != nil {
 		return nil, err
 	}
@@ -64,34 +67,36 @@ func (d *Disputes) verifier(now func() time.Time) (*evidence.Verifier, error) {
 type docket struct {
 	held   lock          // for what follows
 	book   *dispute.Book // durable entries only
+	clock  *clock
 	trials *trials
 	signed ledger.Checkpoint
 	signer string // of signed: its key
 }
 
-func newDocket() *docket {
-	return &docket{held: make(lock, 1), book: dispute.NewBook(), trials: newTrials()}
+func newDocket(d *Disputes, own func() time.Time) *docket {
+	n := &docket{held: make(lock, 1), book: dispute.NewBook(), trials: newTrials()}
+	if d != nil {
+		n.clock = &clock{read: d.Now, own: own}
+	}
+	return n
 }
 
 var errOff = refusal.New("not_configured", "the node takes no signals or disputes")
 
-// openBook returns the complete log, locked until release is called, and the log's time.
-func (s *Service) openBook(ctx context.Context) (book *dispute.Book, now time.Time, release func(), err error) {
+// openBook returns the complete log, locked until release is called.
+func (s *Service) openBook(ctx context.Context) (book *dispute.Book, release func(), err error) {
 	if s.o.Disputes == nil {
-		return nil, now, nil, errOff
+		return nil, nil, errOff
 	}
 	release, ok := s.docket.held.take(ctx)
 	if !ok {
-		return nil, now, nil, refusal.New("overloaded", "the log of disputes is in use")
+		return nil, nil, refusal.New("overloaded", "the log of disputes is in use")
 	}
-	if err = s.catchUpDocket(ctx); err == nil {
-		now, err = s.o.Disputes.Now(ctx)
-	}
-	if err != nil {
+	if err = s.catchUpDocket(ctx); err != nil {
 		release()
-		return nil, now, nil, fmt.Errorf("the log of disputes: %w", err)
+		return nil, nil, fmt.Errorf("the log of disputes: %w", err)
 	}
-	return s.docket.book, now, release, nil
+	return s.docket.book, release, nil
 }
 
 func (s *Service) catchUpDocket(ctx context.Context) error {
@@ -124,13 +129,21 @@ const stepTries = 64
 
 // step judges by the current log and adds to it, again if a replica was faster.
 func (s *Service) step(ctx context.Context, judge func(book *dispute.Book, now time.Time) error) error {
+	if s.o.Disputes == nil {
+		return errOff
+	}
 	var last error
 	for range stepTries {
-		book, now, release, err := s.openBook(ctx)
+		book, release, err := s.openBook(ctx)
 		if err != nil {
 			return err
 		}
-		last = judge(book, now)
+		// Under the lock, so that no one waits for it with an old time.
+		now, err := s.docket.clock.now(ctx)
+		if err == nil {
+			err = judge(book, now)
+		}
+		last = err
 		release()
 		if !errors.Is(last, store.ErrMoved) {
 			return last
@@ -216,8 +229,14 @@ func stepOf(e dispute.Entry) string {
 		return "opened"
 	case e.Reviewing != nil:
 		return "reviewing"
+	case e.Voted != nil:
+		return "voted"
+	case e.Appealed != nil:
+		return "appealed"
 	case e.Resolved != nil:
 		return "resolved"
+	case e.SetBack != nil:
+		return "set_back"
 	}
 	return "violation"
 }

@@ -42,7 +42,7 @@ func newCourt(t *testing.T, edits ...func(*reputation.Options)) *court {
 	c := new(court)
 	root, decide := nodetest.Arbiter(t, k)
 	c.Node, c.decide = nodetest.New(t, k, nil, append([]func(*reputation.Options){func(o *reputation.Options) {
-		o.Disputes.Arbiter = &root
+		o.Disputes.Court.First = dispute.Panel{{Root: root}}
 	}}, edits...)...), decide
 	c.one, c.two = c.Agent(t, "agent:one").String(), c.Agent(t, "agent:two").String()
 	return c
@@ -139,7 +139,7 @@ func TestGeneralDispute(t *testing.T) {
 			MaxAge: time.Hour,
 		})
 		must(t, err)
-		if r := o.Claims(); r.DisputeID != d.DisputeID || r.Log.Entries != 3 || r.Decision != evidence.HashToken(token) ||
+		if r := o.Claims(); r.DisputeID != d.DisputeID || r.Log.Entries != 4 || !slices.Equal(r.Decisions, []string{evidence.HashToken(token)}) ||
 			r.Target != c.one {
 			t.Errorf("%+v", r)
 		}
@@ -169,7 +169,7 @@ func TestGeneralDispute(t *testing.T) {
 	if r := c.reputation(t, c.two); r.DisputesWon != 1 {
 		t.Errorf("%+v", r)
 	}
-	check.WantEqual(t, c.log(t), []string{"signal", "opened", "resolved", "final"})
+	check.WantEqual(t, c.log(t), []string{"signal", "opened", "voted", "resolved", "final"})
 }
 
 func documentOf(t *testing.T, d reputation.Dispute) string {
@@ -578,7 +578,9 @@ func TestBroughtOfOtherSessions(t *testing.T) {
 }
 
 func TestViolations(t *testing.T) {
-	c := newCourt(t)
+	c := newCourt(t, func(o *reputation.Options) {
+		o.Disputes.Registered = nodetest.Registered(o.Now().Add(23 * 24 * time.Hour)) // for a week: one dispute
+	})
 	ctx := t.Context()
 	for _, id := range []string{"s-1", "s-2"} {
 		c.published(t, id)

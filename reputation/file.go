@@ -19,7 +19,8 @@ type Dispute struct {
 	DisputeID string `json:"dispute_id"`
 	Number    int64  `json:"number"`
 	Status    string `json:"status"` // of package dispute
-	// Outcome and Resolver are set once it is resolved. The outcome is provisional until the signal's window closes.
+	// Outcome and Resolver are set once it is resolved. The outcome is provisional until the signal's window closes, and
+	// the loser can no longer appeal.
 	Outcome     string          `json:"outcome,omitempty"`
 	Resolver    string          `json:"resolver,omitempty"`
 	Provisional bool            `json:"provisional"`
@@ -27,6 +28,7 @@ type Dispute struct {
 	Opened      json.RawMessage `json:"opened"`               // log entry
 	Resolved    json.RawMessage `json:"resolved,omitempty"`   // log entry
 	Resolution  string          `json:"resolution,omitempty"` // dispute-resolution+jwt
+	Appeal      json.RawMessage `json:"appeal,omitempty"`     // with its signature
 }
 
 // File opens a dispute. Filing the same document again is allowed.
@@ -81,6 +83,9 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 				return err
 			}
 			return refused
+		}
+		if e.Appealed != nil {
+			return s.proceed(ctx, book, *e, store.Step{Appealed: &store.Appealed{ID: id, Document: document}})
 		}
 		d := &store.Dispute{
 			ID: id, Challenger: e.Opened.Challenger, Target: e.Opened.Target, Signal: e.Opened.SignalID,
@@ -177,7 +182,7 @@ func disputeOf(d store.Dispute) (Dispute, error) {
 	answer := Dispute{
 		DisputeID: d.ID, Number: d.Number, Status: dispute.StatusPending, Provisional: d.Provisional,
 		Filing: json.RawMessage(d.Document),
-		Opened: json.RawMessage(d.Step), Resolution: d.Token,
+		Opened: json.RawMessage(d.Step), Resolution: d.Token, Appeal: json.RawMessage(d.Appeal),
 	}
 	switch {
 	case d.Resolved > 0:

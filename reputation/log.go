@@ -31,7 +31,7 @@ func (l DisputeLog) Key(ctx context.Context) (translog.Key, error) {
 
 // TreeHead signs each state once.
 func (l DisputeLog) TreeHead(ctx context.Context) (head ledger.TreeHead, signed ledger.Checkpoints, err error) {
-	book, _, release, err := l.s.openBook(ctx)
+	book, release, err := l.s.openBook(ctx)
 	if err != nil {
 		return head, signed, err
 	}
@@ -53,7 +53,7 @@ func (l DisputeLog) TreeHead(ctx context.Context) (head ledger.TreeHead, signed 
 
 // Tiles reads what the log has now.
 func (l DisputeLog) Tiles(ctx context.Context, tiles []ledger.Tile) error {
-	book, _, release, err := l.s.openBook(ctx)
+	book, release, err := l.s.openBook(ctx)
 	if err != nil {
 		return err
 	}

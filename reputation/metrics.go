@@ -31,7 +31,8 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 		reputations: counter("mediator_node_reputations_total",
 			"Requested reputations, by result: signed, the same as before, refused or failed.", "result"),
 		steps: counter("mediator_node_disputes_total",
-			"Entries in the log of disputes, by kind: published, final, opened, reviewing, resolved or violation.", "step"),
+			"Entries in the log of disputes, by kind: published, final, opened, reviewing, voted, resolved, "+
+				"appealed, violation or set_back.", "step"),
 		statements: counter("mediator_node_statements_refused_total",
 			"Refused signals, disputes and decisions, by code.", "code"),
 		upToDate: prometheus.NewGauge(prometheus.GaugeOpts{

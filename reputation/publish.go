@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
-	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 )
@@ -81,14 +80,8 @@ func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, e
 	case ok:
 		by.Registered = since
 	case agent.Owner == "":
-		return by, refusal.New("dispute_refused", "the agent %.80s has no owner and has passed no verification", agent)
+		return by, refusal.New("dispute_refused", "the agent %.80s has no owner and has passed no verification lately", agent)
 	}
-	a, release, err := s.account(ctx, agent)
-	if err != nil {
-		return by, err
-	}
-	defer release()
-	by.Tier = a.log.Reputation(autonomy.ScoringHash).Tier
 	return by, nil
 }
 

@@ -10,10 +10,10 @@
 //	baseline.go   samples and baselines
 //	accounts.go   agents' logs and reputations
 //	statements.go the author of a document
-//	disputes.go   the log of signals and disputes; log.go the log for readers
+//	disputes.go   the log of signals and disputes; clock.go its time; log.go the log for readers
 //	publish.go    incoming signals
 //	file.go       incoming disputes
-//	settle.go     the end of windows and disputes; trials.go when and how disputes are judged
+//	settle.go     the end of windows and disputes; arbitrate.go decisions of arbiters; trials.go the others' trials
 //	metrics.go    metrics
 package reputation
 
@@ -127,7 +127,8 @@ type Service struct {
 	sessions  *sessions
 	accounts  *accounts
 	docket    *docket
-	arbiter   *evidence.Verifier // nil without an arbiter
+	arbiters  *evidence.Verifier // nil without arbiters
+	operator  *evidence.Verifier // nil without an operator's key
 	metrics   *metrics
 	reads     lock // for reading a session, which costs CPU time for verification
 
@@ -163,13 +164,20 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), accounts: newAccounts(),
-		docket: newDocket(), reads: make(lock, maxReads), rates: make(map[string]*rates),
+		docket: newDocket(o.Disputes, o.Now), reads: make(lock, maxReads), rates: make(map[string]*rates),
 	}
 	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
 		return nil, err
 	}
-	if s.arbiter, err = o.Disputes.verifier(o.Now); err != nil {
-		return nil, err
+	if d := o.Disputes; d != nil {
+		if s.arbiters, err = verifier(d.Court.Roots(), o.Now); err != nil {
+			return nil, err
+		}
+		if d.Operator != nil {
+			if s.operator, err = verifier([]evidence.Root{*d.Operator}, o.Now); err != nil {
+				return nil, err
+			}
+		}
 	}
 	s.metrics.upToDate.Set(float64(o.Now().Unix()))
 	return s, s.Believe(o.Believed)

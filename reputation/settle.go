@@ -9,9 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/every"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 )
@@ -49,40 +47,57 @@ func (s *Service) Settle(ctx context.Context) error {
 		return true
 	}
 	for {
-		expired, closing, trials, err := s.settleable(ctx)
+		due, err := s.settleable(ctx)
 		if err != nil {
 			return errors.Join(append(failed, err)...)
 		}
-		for _, id := range expired {
-			once("dispute", id, s.expire)
+		for _, id := range due.general {
+			once("dispute", id, s.decide)
 		}
-		for _, id := range closing {
+		for _, id := range due.closing {
 			once("signal", id, s.finalise)
 		}
-		if !slices.ContainsFunc(trials, func(id string) bool { return once("dispute", id, s.try) }) {
+		for _, id := range due.standing {
+			once("end of the dispute", id, s.stand)
+		}
+		if !slices.ContainsFunc(due.trials, func(id string) bool { return once("dispute", id, s.try) }) {
 			return errors.Join(failed...)
 		}
 	}
 }
 
-// settleable returns the general disputes past their deadline, the signals to close, and the disputes to judge.
-func (s *Service) settleable(ctx context.Context) (expired, closing, trials []string, err error) {
-	book, now, release, err := s.openBook(ctx)
+// settleable are the ids of what is due.
+type settleable struct {
+	general  []string // disputes that arbiters have decided, or past their deadline
+	closing  []string // signals
+	standing []string // disputes that can no longer be appealed
+	trials   []string // disputes to judge
+}
+
+func (s *Service) settleable(ctx context.Context) (due settleable, err error) {
+	now, err := s.docket.clock.now(ctx)
 	if err != nil {
-		return nil, nil, nil, err
+		return due, err
+	}
+	book, release, err := s.openBook(ctx)
+	if err != nil {
+		return due, err
 	}
 	defer release()
 	late := func(id string) bool { return book.Late(id, now) }
 	var open []dispute.State
 	for _, id := range book.Unresolved() {
-		switch d, _ := book.Dispute(id); {
+		d, _ := book.Dispute(id)
+		_, decided := book.Decided(id, s.o.Disputes.Court, s.o.Disputes.Rules, now)
+		switch {
 		case d.Type != dispute.TypeGeneral:
 			open = append(open, d)
-		case late(id):
-			expired = append(expired, id)
+		case decided || late(id):
+			due.general = append(due.general, id)
 		}
 	}
-	return expired, book.Closing(now), s.docket.trials.due(open, late, now), nil
+	due.closing, due.standing, due.trials = book.Closing(now), book.Unappealed(now), s.docket.trials.due(open, late, now)
+	return due, nil
 }
 
 func (s *Service) finalise(ctx context.Context, id string) error {
@@ -98,9 +113,29 @@ func (s *Service) finalise(ctx context.Context, id string) error {
 	})
 }
 
-func (s *Service) expire(ctx context.Context, id string) error {
+func (s *Service) stand(ctx context.Context, id string) error {
 	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.Expire(id, now) })
+		if !slices.Contains(book.Unappealed(now), id) {
+			return nil
+		}
+		e, err := book.Stand(id, now)
+		if err != nil {
+			return err
+		}
+		return s.proceed(ctx, book, e, store.Step{Stands: id})
+	})
+}
+
+// decide ends a general dispute as a majority of its arbiters has decided, or because it is late.
+func (s *Service) decide(ctx context.Context, id string) error {
+	d := s.o.Disputes
+	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
+		return s.end(ctx, book, id, func() (dispute.Entry, error) {
+			if e, ok := book.Decided(id, d.Court, d.Rules, now); ok {
+				return e, nil
+			}
+			return book.Expire(id, now)
+		})
 	})
 }
 
@@ -124,40 +159,7 @@ func (s *Service) end(ctx context.Context, book *dispute.Book, id string, by fun
 	if err != nil {
 		return err
 	}
-	return s.advance(ctx, book, next, store.Step{Resolved: &store.Resolved{ID: id, Token: token}})
-}
-
-// Arbitrate resolves a general dispute by an arbiter's decision. Repeating the same token is allowed.
-func (s *Service) Arbitrate(ctx context.Context, id, token string) (Dispute, error) {
-	if err := s.arbitrate(ctx, id, token); err != nil {
-		return Dispute{}, s.refused(Spoken{}, err)
-	}
-	return s.Dispute(ctx, id)
-}
-
-func (s *Service) arbitrate(ctx context.Context, id, token string) error {
-	switch {
-	case s.o.Disputes == nil:
-		return errOff
-	case s.arbiter == nil:
-		return refusal.New("not_configured", "the node has no arbiter")
-	}
-	root, hash := s.o.Disputes.Arbiter, evidence.HashToken(token)
-	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		if state, _ := book.Dispute(id); state.Resolved.Decision == hash {
-			return nil
-		}
-		decision, err := evidence.Open(s.arbiter, dispute.DecisionKind, token, evidence.Expected{
-			Issuers: []string{root.KeyID}, Audiences: []string{s.o.Disputes.Audience}, KeyIDs: []string{root.KeyID},
-			MaxAge: dispute.DecisionLifetime,
-		})
-		if err != nil {
-			return err
-		}
-		e, err := book.Arbitrate(id, decision, root.Public, now)
-		if err != nil {
-			return err
-		}
-		return s.end(ctx, book, id, func() (dispute.Entry, error) { return e, nil })
-	})
+	return s.advance(ctx, book, next, store.Step{Resolved: &store.Resolved{
+		ID: id, Token: token, Appealable: e.Resolved.AppealUntil > 0,
+	}})
 }

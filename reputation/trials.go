@@ -56,7 +56,8 @@ func (t *trials) note(d dispute.State, late bool, now time.Time) {
 	t.last[d.DisputeID], t.turns[dispute.OwnerOf(d.Challenger)] = attempt{now, wait, late}, t.count
 }
 
-// due returns the disputes to judge now. Owners take turns, so that many or large disputes delay only their own owner.
+// due returns the disputes to judge now. Owners take turns, so that many or large disputes delay only their own owner;
+// of one owner the challengers with the highest standing come first.
 func (t *trials) due(open []dispute.State, late func(id string) bool, now time.Time) (ids []string) {
 	unresolved, owners := make(map[string]bool), make(map[string]bool)
 	due := slices.DeleteFunc(slices.Clone(open), func(d dispute.State) bool {
@@ -69,7 +70,7 @@ func (t *trials) due(open []dispute.State, late func(id string) bool, now time.T
 	maps.DeleteFunc(t.turns, func(id string, _ int64) bool { return !owners[id] })
 	slices.SortStableFunc(due, func(a, b dispute.State) int {
 		return cmp.Or(cmp.Compare(t.turns[dispute.OwnerOf(a.Challenger)], t.turns[dispute.OwnerOf(b.Challenger)]),
-			t.last[a.DisputeID].at.Compare(t.last[b.DisputeID].at))
+			cmp.Compare(b.Standing, a.Standing), t.last[a.DisputeID].at.Compare(t.last[b.DisputeID].at))
 	})
 	for _, d := range due {
 		ids = append(ids, d.DisputeID)

@@ -112,6 +112,7 @@ var shared = []struct {
 	block   reflect.Type
 	example string
 }{
+	{"Arbiter", reflect.TypeFor[Arbiter](), "arbiters: [{key: trust/ann.jwk}, {key: trust/ben.jwk}, {key: trust/eve.jwk}]"},
 	{"Audience key", reflect.TypeFor[AudienceKey](),
 		"origin: {key: origin-proof-key, issuer: mediator-source-verifier, audience: mediator-trigger}"},
 	{"Believed receipts", reflect.TypeFor[BelievedReceipts](),
@@ -179,8 +180,11 @@ func writeReference(w io.Writer) error {
 // isExample reads an example of a block, or of a key with that block, as strictly as a process would.
 func isExample(block reflect.Type, example string) error {
 	file := reflect.New(reflect.MapOf(reflect.TypeFor[string](), block))
-	if block == reflect.TypeFor[Process]() {
+	switch block {
+	case reflect.TypeFor[Process]():
 		file = reflect.New(block)
+	case reflect.TypeFor[Arbiter](): // only in lists
+		file = reflect.New(reflect.MapOf(reflect.TypeFor[string](), reflect.SliceOf(block)))
 	}
 	if err := yaml.Load([]byte(example), file.Interface(), yaml.WithKnownFields()); err != nil {
 		return fmt.Errorf("the example of %s: %w", block.Name(), err)

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/reputation"
@@ -126,12 +128,29 @@ type Disputes struct {
 	Windows Windows `yaml:"windows"`
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`
-	// Arbiter is the public key (JWK) of the arbiter, who resolves disputes of type general. Keep the private key
-	// offline, away from agents' owners. Default: such disputes end as inconclusive.
-	Arbiter string `yaml:"arbiter" is:"path"`
+	// Arbiters decide disputes of type general: what more than half of them decide holds. Default: such disputes end as
+	// inconclusive.
+	Arbiters []Arbiter `yaml:"arbiters"`
+	// Appeal are other arbiters: the loser can appeal to them, within a time as long as `deadline`. Default: no appeals.
+	Appeal []Arbiter `yaml:"appeal"`
 
-	// ArbiterRoot is what Arbiter holds; nil without it.
-	ArbiterRoot *evidence.Root `yaml:"-" of:"arbiter"`
+	// Operator is the public key (JWK) that can set the log's time back after a wrong clock. Keep the private key offline.
+	Operator string `yaml:"operator" is:"path"`
+
+	// OperatorRoot is what the file holds; nil without it.
+	OperatorRoot *evidence.Root `yaml:"-" of:"operator"`
+}
+
+// Arbiter decides disputes of type general, with others.
+type Arbiter struct {
+	// Key is its public key (JWK). It keeps the private key offline.
+	Key string `yaml:"key" is:"path" need:"yes"`
+	// Owner is the thumbprint of the key registry of the owner that it works for: it decides no dispute of that owner's
+	// agents. Default: none.
+	Owner string `yaml:"owner"`
+
+	// Root is what Key holds.
+	Root *evidence.Root `yaml:"-" of:"key"`
 }
 
 // Windows are the times in which signals can be disputed, by horizon.
@@ -151,17 +170,55 @@ func (d *Disputes) Rules() dispute.Rules {
 }
 
 func (d *Disputes) check(key string, f *findings) {
-	if d.Arbiter == "" {
-		return
+	d.OperatorRoot = offline(d.Operator, key+".operator", f)
+	seen := make(map[string]bool)
+	panel := func(name string, arbiters []Arbiter) {
+		if len(arbiters) > dispute.MaxArbiters {
+			f.Add(key+"."+name, "there are %d; at most %d are allowed", len(arbiters), dispute.MaxArbiters)
+		}
+		for i := range arbiters {
+			a, at := &arbiters[i], fmt.Sprintf("%s.%s[%d]", key, name, i)
+			if a.Root = offline(a.Key, at+".key", f); a.Root == nil {
+				continue
+			}
+			for what, of := range map[string]string{"key": a.Root.KeyID, "owner": a.Owner} {
+				if of != "" && seen[of] {
+					f.Add(at+"."+what, "is also another arbiter's: one could decide alone")
+				}
+				seen[of] = true
+			}
+		}
 	}
-	raw, err := files.Read(d.Arbiter)
+	panel("arbiters", d.Arbiters)
+	panel("appeal", d.Appeal)
+	if len(d.Appeal) > 0 && len(d.Arbiters) == 0 {
+		f.Add(key+".appeal", "needs arbiters, against whose decisions agents appeal")
+	}
+}
+
+// Court returns the arbiters with their keys.
+func (d *Disputes) Court() dispute.Court {
+	panel := func(arbiters []Arbiter) (p dispute.Panel) {
+		for _, a := range arbiters {
+			p = append(p, dispute.Arbiter{Root: *a.Root, Owner: a.Owner})
+		}
+		return p
+	}
+	return dispute.Court{First: panel(d.Arbiters), Appeal: panel(d.Appeal)}
+}
+
+// offline reads the public key of someone who signs offline, or returns nil without a path.
+func offline(path, key string, f *findings) *evidence.Root {
+	if path == "" {
+		return nil
+	}
+	raw, err := files.Read(path)
 	if err == nil {
 		var root evidence.Root
 		if root, err = evidence.ParseRoot(raw, evidence.PurposeArbiter); err == nil {
-			d.ArbiterRoot = &root
+			return &root
 		}
 	}
-	if err != nil {
-		f.Add(key+".arbiter", "%v", err)
-	}
+	f.Add(key, "%v", err)
+	return nil
 }

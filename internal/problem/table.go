@@ -131,7 +131,7 @@ var table = collect(map[string][]row{
 			"Do not file it again: that is a violation."},
 		{"too_many_open", 429, agents, "Too many signals, disputes or verifications are open",
 			"Finish one, or wait."},
-		{"dispute_rate", 429, agents, "The agent has opened as many disputes as its tier allows",
+		{"dispute_rate", 429, agents, "The agent's standing is too low to open a dispute",
 			"Wait; the attempt is a violation."},
 	},
 	"egress": {

@@ -129,9 +129,11 @@ func TestRules(t *testing.T) {
 			s.Coverage = 0
 		})).add(with(1, 50, func(s *accrual.Session) { s.Coverage = 1 })), want{score: 50, lower: 50, sessions: 2}},
 
-		"after a lost dispute score and interactions begin anew": {
-			sessions(500, 70).dispute("d", "challenger_wins").sessions(10, 100),
-			want{score: 100, lower: 100, tier: "building", sessions: 510, flags: 500, received: 1, lost: 1}},
+		"after a lost dispute score and interactions begin anew, with 20 sessions": {
+			sessions(500, 70).dispute("d", "challenger_wins").sessions(20, 100),
+			want{score: 100, lower: 100, tier: "building", sessions: 520, flags: 500, received: 1, lost: 1}},
+		"until then the score is 0": {sessions(500, 70).dispute("d", "challenger_wins").sessions(19, 100),
+			want{sessions: 519, flags: 500, received: 1, lost: 1}},
 		"who has lost one is never trusted again": {newScript().dispute("d", "challenger_wins").sessions(1000, 100),
 			want{score: 100, lower: 100, tier: "established", sessions: 1000, received: 1, lost: 1}},
 		"another session of a flagged event stays flagged": {

@@ -48,7 +48,7 @@ func TestConsequences(t *testing.T) {
 	}{
 		"a lost dispute leaves the points that were lost": {
 			sessions(100, 60).losses(1).dispute("d", wins).sessions(1, 50),
-			want{score: 45, tier: "new", points: -5, lost: 1, challengesLost: 1, disputed: true}},
+			want{tier: "new", points: -5, lost: 1, challengesLost: 1, disputed: true}},
 		"points give no score where there is none": {newScript().dispute("d", wins).raised("a", wins, true),
 			want{tier: "new", points: 2, won: 1, challengesLost: 1, disputed: true}},
 		"points are lost for each dispute": {sessions(20, 60).losses(3),

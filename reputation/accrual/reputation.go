@@ -34,7 +34,8 @@ type Reputation struct {
 	TotalSessions       int64 `json:"total_sessions"`       // all sessions of one event count as one
 	FirstSeen           int64 `json:"first_seen"`           // Unix seconds; 0 for an empty log
 
-	// CurrentScore is the mean of ScoreHistory plus DisputePoints, from 0 to 100; 0 without a history.
+	// CurrentScore is the mean of ScoreHistory plus DisputePoints, from 0 to 100. It is 0 without a history, and while the
+	// agent is Disputed.
 	CurrentScore float64 `json:"current_score"`
 	ScoreTrend   string  `json:"score_trend"`
 	// Lower is the lower end of the mean's 95 % interval (Student's t); 0 for fewer than two sessions. Lost points lower
@@ -153,7 +154,9 @@ func (r *Reputation) derive() {
 	r.CurrentScore, r.Coverage = Round(min(max(average+points, 0), 100)), Round(mean(coverages))
 	r.ScoreTrend, r.Lower = trend(scores), Round(max(lower(scores)+min(points, 0), 0))
 	r.Provisional = n < Window
-	r.Disputed = r.ChallengesLost > 0 && n < Window
+	if r.Disputed = r.ChallengesLost > 0 && n < Window; r.Disputed {
+		r.CurrentScore, r.Lower = 0, 0
+	}
 	r.Tier = tierOf(min(r.CurrentScore, Round(average)), r.Counted(), r.ChallengesLost)
 }
 

@@ -86,19 +86,18 @@ func TestClaimsThatAreNoReputation(t *testing.T) {
 		"more points than can be": func(c *accrual.Claims) {
 			c.Log.Entries, c.DisputesWon, c.DisputePoints, c.CurrentScore = 100, 9, 6, 56
 		},
-		"points that are not counted": func(c *accrual.Claims) {
-			c.Log.Entries, c.DisputesWon, c.DisputePoints = 100, 1, 2
-		},
-		"more received than entries": func(c *accrual.Claims) { c.ChallengesReceived = 100 },
-		"flagged below 0":            func(c *accrual.Claims) { c.FlaggedInteractions = -1 },
+		"a score while it is disputed":     func(c *accrual.Claims) { c.CurrentScore = 50 },
+		"a lower end while it is disputed": func(c *accrual.Claims) { c.Lower = 1 },
+		"more received than entries":       func(c *accrual.Claims) { c.ChallengesReceived = 100 },
+		"flagged below 0":                  func(c *accrual.Claims) { c.FlaggedInteractions = -1 },
 		"fewer sessions than history": func(c *accrual.Claims) {
 			c.TotalSessions, c.TotalInteractions, c.FlaggedInteractions = 2, 2, 0
 		},
-		"another score in the history": func(c *accrual.Claims) { c.ScoreHistory[0].Score = 50 },
-		"a score above 100":            func(c *accrual.Claims) { c.ScoreHistory[0].Score = 101 },
-		"a score of many digits":       func(c *accrual.Claims) { c.ScoreHistory[0].Score = 49.00000001 },
-		"a coverage above 1":           func(c *accrual.Claims) { c.ScoreHistory[0].Coverage = 2 },
-		"a session without id":         func(c *accrual.Claims) { c.ScoreHistory[0].SessionID = "" },
+		"another coverage in the history": func(c *accrual.Claims) { c.ScoreHistory[0].Coverage = 0.25 },
+		"a score above 100":               func(c *accrual.Claims) { c.ScoreHistory[0].Score = 101 },
+		"a score of many digits":          func(c *accrual.Claims) { c.ScoreHistory[0].Score = 49.00000001 },
+		"a coverage above 1":              func(c *accrual.Claims) { c.ScoreHistory[0].Coverage = 2 },
+		"a session without id":            func(c *accrual.Claims) { c.ScoreHistory[0].SessionID = "" },
 		"a session twice": func(c *accrual.Claims) {
 			c.ScoreHistory[0].SessionID = c.ScoreHistory[1].SessionID
 		},

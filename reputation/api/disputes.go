@@ -22,6 +22,7 @@ func (a *server) disputeEndpoints() []endpoint {
 		{http.MethodPost, "/v1/dispute", spoken(a, a.service.File)},
 		{http.MethodGet, "/v1/disputes/{id}", one(a.service.Dispute)},
 		{http.MethodPost, "/v1/disputes/{id}/resolution", a.arbitrate},
+		{http.MethodPost, "/v1/disputes/clock", a.setBack},
 		{http.MethodGet, logPath, a.logKey},
 		{http.MethodGet, logPath + "/checkpoint", a.tiles}, {http.MethodGet, logPath + "/tile/", a.tiles},
 		{http.MethodGet, "/v1/schemas/{name}", a.schema},
@@ -96,6 +97,24 @@ func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) (any, error) 
 		a.limits.charge(r, 1)
 	}
 	return answer, err
+}
+
+func (a *server) setBack(w http.ResponseWriter, r *http.Request) (any, error) {
+	raw, err := read(w, r, MaxRequest)
+	if err != nil {
+		return nil, err
+	}
+	var ask struct {
+		Clock string `json:"clock"`
+	}
+	if err := parse(raw, &ask); err != nil {
+		return nil, err
+	}
+	log, err := a.service.SetBack(r.Context(), ask.Clock)
+	if err != nil {
+		a.limits.charge(r, 1)
+	}
+	return log, err
 }
 
 func (a *server) schema(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -44,7 +44,7 @@ func (c *caller) speaks(path string, d dispute.Document, into any) {
 func TestDisputes(t *testing.T) {
 	k := gatetest.New(t)
 	root, decide := nodetest.Arbiter(t, k)
-	c := callerOf(t, nodetest.New(t, k, nil, func(o *reputation.Options) { o.Disputes.Arbiter = &root }))
+	c := callerOf(t, nodetest.New(t, k, nil, func(o *reputation.Options) { o.Disputes.Court.First = dispute.Panel{{Root: root}} }))
 	n := c.node
 	one, two, stranger := n.Agent(t, "agent:one").String(), n.Agent(t, "agent:two").String(), nodetest.NewStranger(t)
 

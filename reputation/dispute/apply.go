@@ -3,6 +3,7 @@ package dispute
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/actionproof/mediator/reputation/accrual"
@@ -12,10 +13,25 @@ func (b *Book) admits(e Entry) error {
 	switch {
 	case e.Signal != nil:
 		return b.admitsSignal(e.Signal, e.At)
+	case e.Final != nil && e.Final.DisputeID != "":
+		if id := e.Final.DisputeID; !b.appealable[id] || e.At < b.disputes[id].Resolved.AppealUntil {
+			return fmt.Errorf("the dispute %s cannot become final: it is unknown, final, or can be appealed", id)
+		}
 	case e.Final != nil:
 		s := b.signals[e.Final.SignalID]
 		if s == nil || s.Final || e.At < s.Closes {
 			return fmt.Errorf("the signal %s cannot become final: it is unknown, final, or still open", e.Final.SignalID)
+		}
+	case e.Voted != nil:
+		d := b.disputes[e.Voted.DisputeID]
+		if d == nil || d.Type != TypeGeneral || d.Status == StatusResolved || e.At >= d.Deadline ||
+			slices.ContainsFunc(d.Votes, func(v Voted) bool { return v.Arbiter == e.Voted.Arbiter }) {
+			return fmt.Errorf("%s cannot decide the dispute %s, or has", e.Voted.Arbiter, e.Voted.DisputeID)
+		}
+	case e.Appealed != nil:
+		if d := b.disputes[e.Appealed.DisputeID]; !b.appealable[e.Appealed.DisputeID] || d.Appealed ||
+			e.At >= d.Resolved.AppealUntil || e.Appealed.Deadline <= e.At {
+			return fmt.Errorf("the dispute %s cannot be appealed", e.Appealed.DisputeID)
 		}
 	case e.Opened != nil:
 		return b.admitsOpened(e.Opened, e.At)
@@ -25,6 +41,10 @@ func (b *Book) admits(e Entry) error {
 		}
 	case e.Resolved != nil:
 		return b.admitsResolved(e.Resolved, e.At)
+	case e.SetBack != nil:
+		if e.At >= b.last {
+			return errors.New("the log's time is not ahead")
+		}
 	case e.Violation != nil:
 		if b.noted(e.Violation.Agent, e.Violation.Document) {
 			return errors.New("the violation is already in the log")
@@ -75,8 +95,8 @@ func (b *Book) repeats(substance string) bool {
 	return before != nil && (before.Status != StatusResolved || before.Resolved.Outcome != accrual.Inconclusive)
 }
 
-// admitsResolved checks who may end a dispute: rules for receipts, the arbiter for general disputes, and after the
-// deadline only "inconclusive".
+// admitsResolved checks who may end a dispute: rules for receipts, arbiters who agree for general disputes, and after
+// the deadline only "inconclusive", or the first decision after an appeal.
 func (b *Book) admitsResolved(r *Resolved, at int64) error {
 	d := b.disputes[r.DisputeID]
 	if d == nil || d.Status == StatusResolved {
@@ -87,14 +107,24 @@ func (b *Book) admitsResolved(r *Resolved, at int64) error {
 	case ResolverRules:
 		ok = d.Type != TypeGeneral
 	case ResolverArbiter:
-		ok = d.Type == TypeGeneral && at < d.Deadline
+		ok = d.Type == TypeGeneral && at < d.Deadline && d.agree(r) && (r.AppealUntil == 0 || !d.Appealed && r.AppealUntil > at)
 	case ResolverDeadline:
-		ok = at >= d.Deadline && r.Outcome == accrual.Inconclusive
+		ok = at >= d.Deadline && (d.Appealed && reflect.DeepEqual(r.Finding, d.Resolved.Finding) ||
+			!d.Appealed && r.Outcome == accrual.Inconclusive)
 	}
 	if !ok {
 		return fmt.Errorf("%s cannot end the dispute %s of type %s as %s", r.Resolver, r.DisputeID, d.Type, r.Outcome)
 	}
 	return nil
+}
+
+// agree reports whether arbiters have decided a dispute as it ends.
+func (d *State) agree(r *Resolved) bool {
+	return !slices.ContainsFunc(r.Decisions, func(decision string) bool {
+		return !slices.ContainsFunc(d.Votes, func(v Voted) bool {
+			return v.Decision == decision && v.Outcome == r.Outcome && v.Malicious == r.Malicious
+		})
+	})
 }
 
 // ending returns the disputes that take effect with an entry, in the order of their resolution.
@@ -110,10 +140,13 @@ func (b *Book) ending(e Entry) (all []ended) {
 		all = append(all, ended{d, f, f.Outcome != accrual.Inconclusive && !sameOwner(d.Challenger, d.Target) && !met})
 	}
 	switch {
-	case e.Resolved != nil:
-		d := b.disputes[e.Resolved.DisputeID]
-		if s := b.signals[d.SignalID]; s == nil || s.Final { // forgotten signals are final
+	case e.Resolved != nil && e.Resolved.AppealUntil == 0:
+		if d := b.disputes[e.Resolved.DisputeID]; b.closed(d.SignalID) {
 			end(d, e.Resolved.Finding)
+		}
+	case e.Final != nil && e.Final.DisputeID != "":
+		if d := b.disputes[e.Final.DisputeID]; b.closed(d.SignalID) {
+			end(d, d.Resolved.Finding)
 		}
 	case e.Final != nil:
 		for _, id := range b.signals[e.Final.SignalID].resolved {
@@ -121,6 +154,12 @@ func (b *Book) ending(e Entry) (all []ended) {
 		}
 	}
 	return all
+}
+
+// closed reports whether nothing about a signal is open. Forgotten signals are final.
+func (b *Book) closed(signal string) bool {
+	s := b.signals[signal]
+	return s == nil || s.Final
 }
 
 // counted reports whether the target has lost over the same fault, earlier or by the same entry. It loses once, however
@@ -165,7 +204,7 @@ func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
 		add(e.Opened.Target, accrual.Entry{Dispute: &accrual.Dispute{ID: e.Opened.DisputeID}})
 	case e.Violation != nil:
 		add(e.Violation.Agent, accrual.Entry{Violation: &accrual.Violation{Rule: e.Violation.Rule}})
-	case e.Final != nil:
+	case e.Final != nil && e.Final.SignalID != "":
 		s := b.signals[e.Final.SignalID]
 		add(s.Agent, accrual.Entry{Signal: s.checked()})
 		for _, of := range s.Cites {
@@ -197,6 +236,12 @@ func (b *Book) apply(s Step) {
 		b.signals[e.Signal.SignalID] = &SignalState{Published: *e.Signal, At: e.At}
 		b.running[e.Signal.SignalID] = true
 		b.open.add(e.Signal.Agent, 1)
+		if e.Signal.Registered > 0 {
+			b.of(e.Signal.Agent).registered = e.Signal.Registered
+		}
+	case e.Final != nil && e.Final.DisputeID != "":
+		delete(b.appealable, e.Final.DisputeID)
+		b.keep(s, e.Final.DisputeID)
 	case e.Final != nil:
 		signal := b.signals[e.Final.SignalID]
 		signal.Final, signal.resolved = true, nil
@@ -211,30 +256,51 @@ func (b *Book) apply(s Step) {
 		signal.Receipts, signal.Cites = nil, nil // no longer needed, and an owner can have many signals
 	case e.Opened != nil:
 		o := e.Opened
-		b.disputes[o.DisputeID] = &State{Opened: *o, At: e.At, Status: StatusPending}
+		b.disputes[o.DisputeID] = &State{Opened: *o, At: e.At, Since: e.At, Status: StatusPending}
 		b.unresolved[o.DisputeID], b.substances[o.Substance] = true, o.DisputeID
 		if o.ContractID != "" {
 			b.contracts[contractOf(o)] = true
 		}
 		b.accusing.add(o.Challenger, 1)
-		by := b.of(o.Challenger)
-		by.opened = append(lately(by.opened, e.At), e.At)
+		b.spend(o.Challenger, o.Registered, e.At, 1)
+		b.of(o.Challenger).registered = o.Registered
 	case e.Reviewing != nil:
 		b.disputes[e.Reviewing.DisputeID].Status = StatusReviewing
 	case e.Resolved != nil:
 		d := b.disputes[e.Resolved.DisputeID]
-		d.Status, d.Resolved, d.ResolvedAt, d.Log = StatusResolved, *e.Resolved, e.At, s.Log
+		d.Status, d.Resolved, d.ResolvedAt, d.Log, d.Votes = StatusResolved, *e.Resolved, e.At, s.Log, nil
 		delete(b.unresolved, d.DisputeID)
 		b.accusing.add(d.Challenger, -1)
-		if len(s.ended) == 0 {
-			signal := b.signals[d.SignalID]
-			signal.resolved = append(signal.resolved, d.DisputeID)
+		if e.Resolved.AppealUntil > 0 {
+			b.appealable[d.DisputeID] = true
+		} else {
+			b.keep(s, d.DisputeID)
 		}
+	case e.Voted != nil:
+		d := b.disputes[e.Voted.DisputeID]
+		d.Votes = append(d.Votes, *e.Voted)
+	case e.Appealed != nil:
+		d := b.disputes[e.Appealed.DisputeID]
+		d.Status, d.Appealed, d.Appeal = StatusReviewing, true, e.Appealed.Document
+		d.Since, d.Deadline = e.At, e.Appealed.Deadline
+		delete(b.appealable, d.DisputeID)
+		b.unresolved[d.DisputeID] = true
+		b.accusing.add(d.Challenger, 1)
 	case e.Violation != nil:
 		b.of(e.Violation.Agent).violate(violated{e.At, e.Violation.Rule, e.Violation.Document})
+	case e.SetBack != nil:
+		b.setBack(e.At)
 	}
 	for _, one := range s.ended {
 		b.end(one, s.Entry.At)
+	}
+}
+
+// keep keeps a dispute that has ended for when its signal's window closes, unless the step lets it take effect.
+func (b *Book) keep(s Step, id string) {
+	if len(s.ended) == 0 {
+		signal := b.signals[b.disputes[id].SignalID]
+		signal.resolved = append(signal.resolved, id)
 	}
 }
 
@@ -246,11 +312,13 @@ func (b *Book) end(one ended, at int64) {
 		b.pairs[pairOf(d)] = true
 	}
 	challenger, outcome := b.of(d.Challenger), one.finding.Outcome
-	if outcome == accrual.TargetWins {
-		challenger.lost = append(lately(challenger.lost, at), at)
-	}
 	target := b.of(d.Target)
-	if outcome == accrual.ChallengerWins {
+	switch outcome {
+	case accrual.TargetWins:
+		b.spend(d.Challenger, d.Registered, at, Stake)
+		target.from -= day
+	case accrual.ChallengerWins:
+		challenger.from -= 2 * day
 		target.fell = at
 	}
 	if d.Resolved.Outcome == accrual.ChallengerWins { // even if it does not count

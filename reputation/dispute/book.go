@@ -1,7 +1,6 @@
 package dispute
 
 import (
-	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -9,12 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/translog"
 )
 
-// Book is the state of a node's log. It forgets details 30 days after their end, but keeps each agent's limits and the
+// Book is the state of a node's log. It forgets details 30 days after their end, but keeps each agent's standing and the
 // pairs whose disputes have given points. It is not safe for concurrent use.
 type Book struct {
 	log  accrual.Log // of tree
@@ -30,9 +28,10 @@ type Book struct {
 	cites      map[[2]string]bool // owners with the agents that they have cited
 	running    map[string]bool
 	unresolved map[string]bool
-	open       tally  // running signals
-	accusing   tally  // unresolved disputes of challengers
-	over       []past // final signals and effective disputes, in order
+	appealable map[string]bool // disputes that count once the time to appeal is over
+	open       tally           // running signals
+	accusing   tally           // unresolved disputes of challengers
+	over       []past          // final signals and effective disputes, in order
 }
 
 type past struct {
@@ -53,47 +52,25 @@ type SignalState struct {
 type State struct {
 	Opened
 	At     int64
+	Since  int64 // of its deadline: when it was opened, or appealed
 	Status string
+	Votes  []Voted // of the panel that decides now
+	// Appealed says that the second panel decides, and Appeal is the hash of the document that asked for it.
+	Appealed bool
+	Appeal   string
 	// The rest is set once the dispute is resolved.
 	Resolved   Resolved
 	ResolvedAt int64
 	Log        accrual.Log // including the entry that resolved it
-	// Effective says that the logs of both agents have the outcome. Until the signal's window closes it is provisional.
+	// Effective says that the logs of both agents have the outcome. Until the signal's window closes, and the time to
+	// appeal is over, it is provisional.
 	Effective bool
 }
 
-// tally counts by agent, and by owner for all its agents.
-type tally map[string]int
-
-func (t tally) add(id string, n int) {
-	for _, key := range []string{id, OwnerOf(id)} {
-		if t[key] += n; t[key] == 0 {
-			delete(t, key)
-		}
-	}
-}
-
-// full refuses one more for an agent with most, or whose owner has [OfOneOwner] times as many.
-func (t tally) full(id, what string, most int) error {
-	if t[id] >= most {
-		return refusal.New("too_many_open", "the agent has %d %s; at most %d are allowed", t[id], what, most)
-	}
-	if all := t[OwnerOf(id)]; all >= most*OfOneOwner {
-		return refusal.New("too_many_open", "the owner's agents have %d %s together; at most %d are allowed", all, what,
-			most*OfOneOwner)
-	}
-	return nil
-}
-
-// OwnerOf names the owner that an agent's bounds count for. All agents without a sidecar share one.
-func OwnerOf(id string) string {
-	agent, _ := accrual.ParseAgent(id) // an invalid id has no owner
-	return cmp.Or(agent.Owner, "did:key")
-}
-
 type agent struct {
-	opened     []int64
-	lost       []int64
+	registered int64 // as of its last document
+	from       int64 // see [Book.Standing]: the standing is the time since then
+	acted      int64 // when from was set
 	fell       int64 // when it last lost an effective dispute as the accused
 	falls      []fall
 	violations []violated
@@ -141,7 +118,8 @@ func NewBook() *Book {
 		signals: make(map[string]*SignalState), disputes: make(map[string]*State), agents: make(map[string]*agent),
 		contracts:  make(map[[2]string]bool),
 		substances: make(map[string]string), pairs: make(map[[2]string]bool), cites: make(map[[2]string]bool),
-		running: make(map[string]bool), unresolved: make(map[string]bool), open: make(tally), accusing: make(tally),
+		running: make(map[string]bool), unresolved: make(map[string]bool), appealable: make(map[string]bool),
+		open: make(tally), accusing: make(tally),
 	}
 }
 
@@ -168,6 +146,7 @@ func logOf(t translog.Tree) accrual.Log {
 }
 
 // Time returns the time for the next entry: now, but never before the last entry, even if another replica wrote that.
+// Only [Book.SetBack] lowers it.
 func (b *Book) Time(now time.Time) int64 { return max(now.Unix(), b.last) }
 
 // Next returns the effect of an entry without changing anything. It refuses an entry that contradicts the log.
@@ -189,7 +168,7 @@ func (b *Book) Read(raw []byte) (Step, error) {
 }
 
 func (b *Book) next(e Entry, raw []byte) (s Step, err error) {
-	if e.At < b.last {
+	if e.At < b.last && e.SetBack == nil {
 		return Step{}, fmt.Errorf("dispute: the entry is older than the last one")
 	}
 	if err := b.admits(e); err != nil {
@@ -260,14 +239,23 @@ func (b *Book) Judged(id string) map[string]bool {
 }
 
 // Closing returns the sorted ids of the open signals whose window has closed.
-func (b *Book) Closing(now time.Time) (ids []string) {
-	for id := range b.running {
-		if b.signals[id].Closes <= b.Time(now) {
-			ids = append(ids, id)
+func (b *Book) Closing(now time.Time) []string {
+	return due(b.running, func(id string) bool { return b.signals[id].Closes <= b.Time(now) })
+}
+
+// Unappealed returns the sorted ids of the disputes that the loser can no longer appeal.
+func (b *Book) Unappealed(now time.Time) []string {
+	return due(b.appealable, func(id string) bool { return b.disputes[id].Resolved.AppealUntil <= b.Time(now) })
+}
+
+func due(ids map[string]bool, is func(id string) bool) (all []string) {
+	for id := range ids {
+		if is(id) {
+			all = append(all, id)
 		}
 	}
-	slices.Sort(ids)
-	return ids
+	slices.Sort(all)
+	return all
 }
 
 // Unresolved returns the sorted ids of the unresolved disputes.

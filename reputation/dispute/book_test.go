@@ -50,7 +50,7 @@ func TestWhoEndsADispute(t *testing.T) {
 		return func(r *dispute.Resolved) {
 			r.Resolver, r.Outcome = resolver, outcome
 			if resolver == dispute.ResolverArbiter {
-				r.Decision = hashOf("decision")
+				r.Decisions = []string{hashOf(r.DisputeID, "arbiter:v1", outcome)}
 			}
 			for _, edit := range edits {
 				edit(r)
@@ -78,8 +78,12 @@ func TestWhoEndsADispute(t *testing.T) {
 		"the deadline, for somebody": {"general", true, resolved("deadline", wins), false},
 		"somebody else":              {"general", false, resolved("target", loses), false},
 		"an arbiter without decision": {"general", false,
-			resolved("arbiter", wins, func(r *dispute.Resolved) { r.Decision = "" }), false},
-		"rules with a decision": {"timing", false, won(func(r *dispute.Resolved) { r.Decision = hashOf(1) }), false},
+			resolved("arbiter", wins, func(r *dispute.Resolved) { r.Decisions = nil }), false},
+		"an arbiter of another mind": {"general", false, resolved("arbiter", wins, func(r *dispute.Resolved) { r.Outcome = loses }),
+			false},
+		"an arbiter without a vote": {"general", false,
+			resolved("arbiter", wins, func(r *dispute.Resolved) { r.Decisions = []string{hashOf("other")} }), false},
+		"rules with a decision": {"timing", false, won(func(r *dispute.Resolved) { r.Decisions = []string{hashOf(1)} }), false},
 		"no outcome":            {"timing", false, resolved("automated", ""), false},
 		"no reason":             {"timing", false, won(func(r *dispute.Resolved) { r.Reason = "" }), false},
 		"malicious, and won":    {"timing", false, won(func(r *dispute.Resolved) { r.Malicious = true }), false},
@@ -96,6 +100,9 @@ func TestWhoEndsADispute(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			id := n.open(challengeOf(bob, alice, c.kind, hashOf(1)))
+			if c.kind == dispute.TypeGeneral {
+				n.vote(id, "arbiter:v1", wins)
+			}
 			n.sleep(72*time.Hour - time.Second)
 			if c.late {
 				n.sleep(time.Second)
@@ -202,7 +209,9 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 		"a signal of somebody else":   {opened(func(o *dispute.Opened) { o.Target = carol }), false},
 		"against itself":              {opened(func(o *dispute.Opened) { o.Challenger = o.Target }), false},
 		"over before it begins":       {opened(func(o *dispute.Opened) { o.Deadline = begin }), false},
-		"of no tier":                  {opened(func(o *dispute.Opened) { o.Tier = "" }), false},
+		"of too little standing":      {opened(func(o *dispute.Opened) { o.Standing = 6 }), false},
+		"of too much standing":        {opened(func(o *dispute.Opened) { o.Standing = 22 }), false},
+		"unregistered":                {opened(func(o *dispute.Opened) { o.Registered = 0 }), false},
 		"of no type":                  {opened(func(o *dispute.Opened) { o.Type = "" }), false},
 		"of receipts without any":     {opened(func(o *dispute.Opened) { o.Type = "timing" }), false},
 		"in the window's last second": {later(opened(fine), 23*3600-1), true},
@@ -312,7 +321,6 @@ func random(t testing.TB, seed uint64, agents []string, name string) *node {
 	signals := []string{}
 	for step := range 150 {
 		n.sleep(time.Duration(r.IntN(4)) * time.Hour) // so that entries of one time meet
-		n.by.Tier = []string{"new", "building", "established", "trusted", "verified"}[r.IntN(5)]
 		one, other := agents[r.IntN(len(agents))], agents[r.IntN(len(agents))]
 		switch r.IntN(6) {
 		case 0:
@@ -358,7 +366,7 @@ func state(t testing.TB, n *node, agents []string) string {
 	b := n.book
 	all := map[string]any{"unresolved": b.Unresolved(), "accounts": n.accounts}
 	for _, id := range agents {
-		all["rate of "+id] = b.Allowed(id, "new", time.Unix(0, 0))
+		all["standing of "+id] = b.Standing(id, time.Unix(begin-1, 0), time.Unix(0, 0))
 	}
 	for _, e := range n.log {
 		switch {

@@ -40,6 +40,8 @@ const (
 	TypeKnowledge   = "knowledge"
 	TypeConsistency = "consistency"
 	TypeGeneral     = "general"
+	// TypeAppeal is the type of a challenge that appeals against the end of a general dispute.
+	TypeAppeal = "appeal"
 )
 
 // Signal is a statement that an agent publishes and that others may dispute.

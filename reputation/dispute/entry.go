@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/strictjson"
@@ -18,8 +19,11 @@ type Entry struct {
 	Final     *Final     `json:"final,omitempty"`
 	Opened    *Opened    `json:"opened,omitempty"`
 	Reviewing *Reviewing `json:"reviewing,omitempty"`
+	Voted     *Voted     `json:"voted,omitempty"`
+	Appealed  *Appealed  `json:"appealed,omitempty"`
 	Resolved  *Resolved  `json:"resolved,omitempty"`
 	Violation *Violation `json:"violation,omitempty"`
+	SetBack   *SetBack   `json:"set_back,omitempty"`
 }
 
 // Published is a published signal with the node's findings.
@@ -34,7 +38,8 @@ type Published struct {
 	Receipts []string `json:"receipts,omitempty"`
 	Sources  bool     `json:"sources,omitempty"` // a receipt is of an answered model call at a trusted host
 	Cites    []string `json:"cites,omitempty"`   // other agents whose receipts it rests on, in ascending order
-	Verified bool     `json:"verified,omitempty"`
+	// Registered is since when the agent has been registered, or 0; Unix seconds.
+	Registered int64 `json:"registered,omitempty"`
 }
 
 // How the evidence of a signal is known.
@@ -43,9 +48,10 @@ const (
 	BasisDeclared = "declared" // anything else
 )
 
-// Final closes the window of a signal.
+// Final closes the window of a signal, or ends the time to appeal against the end of a dispute.
 type Final struct {
-	SignalID string `json:"signal_id"`
+	SignalID  string `json:"signal_id,omitempty"` // or
+	DisputeID string `json:"dispute_id,omitempty"`
 }
 
 // Opened opens a dispute.
@@ -58,9 +64,10 @@ type Opened struct {
 	ContractID string   `json:"challenge_id,omitempty"` // of a contract
 	Receipts   []string `json:"target_receipts,omitempty"`
 	Document   string   `json:"document"`
-	Substance  string   `json:"substance"` // hash of the meaning: disputes with equal substance are repetitions
-	Tier       string   `json:"tier"`      // the challenger's at the opening
-	Deadline   int64    `json:"deadline"`  // after it only "inconclusive" can end the dispute; Unix seconds
+	Substance  string   `json:"substance"`  // hash of the meaning: disputes with equal substance are repetitions
+	Registered int64    `json:"registered"` // since when the challenger has been; Unix seconds
+	Standing   int64    `json:"standing"`   // the challenger's before the opening, in days
+	Deadline   int64    `json:"deadline"`   // after it only "inconclusive" can end the dispute; Unix seconds
 }
 
 // Reviewing marks a dispute as being judged.
@@ -68,13 +75,32 @@ type Reviewing struct {
 	DisputeID string `json:"dispute_id"`
 }
 
+// Voted is the decision of one arbiter.
+type Voted struct {
+	DisputeID string `json:"dispute_id"`
+	Arbiter   string `json:"arbiter"`  // id of its key
+	Decision  string `json:"decision"` // hash of its token
+	Outcome   string `json:"outcome"`
+	Reason    string `json:"reason"`
+	Malicious bool   `json:"malicious,omitempty"`
+}
+
+// Appealed opens a resolved dispute again, before the second panel.
+type Appealed struct {
+	DisputeID string `json:"dispute_id"`
+	Document  string `json:"document"` // of the appeal
+	Deadline  int64  `json:"deadline"` // after it the first decision stands
+}
+
 // Resolved ends a dispute.
 type Resolved struct {
 	DisputeID string `json:"dispute_id"`
 	Finding
 	Resolver string `json:"resolver"`
-	// Decision is the hash of the arbiter's token.
-	Decision string `json:"decision,omitempty"`
+	// Decisions are the hashes of the tokens of the arbiters who agree, in ascending order.
+	Decisions []string `json:"decisions,omitempty"`
+	// AppealUntil is when the end begins to count, unless the loser appeals before.
+	AppealUntil int64 `json:"appeal_until,omitempty"`
 }
 
 // Finding is the outcome of a dispute and the reason.
@@ -92,7 +118,7 @@ type Finding struct {
 // Resolvers of disputes (seed: resolver).
 const (
 	ResolverRules    = "automated" // the rules of the type
-	ResolverArbiter  = "arbiter"   // the holder of the offline key
+	ResolverArbiter  = "arbiter"   // a majority of a panel
 	ResolverDeadline = "deadline"  // the end of the time
 )
 
@@ -101,6 +127,11 @@ type Violation struct {
 	Agent    string `json:"agent_id"`
 	Rule     string `json:"rule"`
 	Document string `json:"document"`
+}
+
+// SetBack sets the log's time back to the entry's, after a wrong clock has dated entries in the future.
+type SetBack struct {
+	Token string `json:"token"` // the operator's dispute-clock+jwt
 }
 
 // Rules whose breach is a violation (seed: Anti-Spam Rules).
@@ -120,6 +151,11 @@ const (
 
 // maxEntry bounds an entry: a tile of the log has up to 256, and anyone can request it and read it slowly.
 const maxEntry = 16 << 10
+
+const maxToken = 4 << 10
+
+// MaxArbiters bounds a panel.
+const MaxArbiters = 15
 
 // DisputeID returns the id of the dispute that a document opens. It depends only on the document.
 func DisputeID(document string) string { return "dsp_" + document[:min(32, len(document))] }
@@ -176,7 +212,7 @@ func (p *Published) check() error {
 		checkFields(field{"signal_id", p.SignalID, idForm}, field{"document", p.Document, hashForm}),
 		checkAgent("agent_id", p.Agent),
 		oneOf("horizon", p.Horizon, HorizonShort, HorizonLong), oneOf("basis", p.Basis, BasisObserved, BasisDeclared),
-		checkTime(p.Closes), checkTime(p.Written),
+		checkTime(p.Closes), checkTime(p.Written), checkTime(max(1, p.Registered)),
 		checkReceipts("receipts", p.Receipts),
 	)
 }
@@ -185,7 +221,20 @@ func ascending(list []string) bool {
 	return slices.IsSorted(list) && len(slices.Compact(slices.Clone(list))) == len(list)
 }
 
-func (f *Final) check() error { return checkFields(field{"signal_id", f.SignalID, idForm}) }
+// hashes reports whether a list has hashes alone, in ascending order.
+func hashes(list []string) bool {
+	return ascending(list) && !slices.ContainsFunc(list, func(h string) bool { return !evidence.IsHash(h) })
+}
+
+func (f *Final) check() error {
+	switch {
+	case (f.SignalID == "") == (f.DisputeID == ""):
+		return errors.New("exactly one of a signal and a dispute must become final")
+	case f.DisputeID != "":
+		return checkDisputeID(f.DisputeID)
+	}
+	return checkFields(field{"signal_id", f.SignalID, idForm})
+}
 
 func (o *Opened) check() error {
 	fields := []field{{"document", o.Document, hashForm}, {"substance", o.Substance, hashForm}}
@@ -200,12 +249,12 @@ func (o *Opened) check() error {
 	if o.Type != TypeGeneral && len(o.Receipts) == 0 {
 		return errors.New("the dispute has no receipts that could decide it")
 	}
-	if accrual.Rank(o.Tier) < 0 {
-		return fmt.Errorf("the tier %.40q is unknown", o.Tier)
+	if o.Standing < Stake || o.Standing > MaxStanding {
+		return fmt.Errorf("the standing %d opens no dispute", o.Standing)
 	}
 	return cmp.Or(
 		checkFields(fields...), checkAgent("challenger_id", o.Challenger), checkAgent("target_id", o.Target),
-		checkTime(o.Deadline),
+		checkTime(o.Deadline), checkTime(o.Registered),
 		oneOf("challenge_type", o.Type, TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral),
 		checkReceipts("target_receipts", o.Receipts),
 	)
@@ -213,16 +262,29 @@ func (o *Opened) check() error {
 
 func (r *Reviewing) check() error { return checkDisputeID(r.DisputeID) }
 
+func (v *Voted) check() error {
+	f := Finding{Outcome: v.Outcome, Reason: v.Reason, Malicious: v.Malicious}
+	return cmp.Or(checkDisputeID(v.DisputeID), f.check(), checkTexts(text{"arbiter", v.Arbiter, maxReason, false}),
+		checkFields(field{"decision", v.Decision, hashForm}))
+}
+
+func (a *Appealed) check() error {
+	return cmp.Or(checkDisputeID(a.DisputeID), checkFields(field{"document", a.Document, hashForm}), checkTime(a.Deadline))
+}
+
 func (r *Resolved) check() error {
-	if (r.Resolver == ResolverArbiter) != (r.Decision != "") || r.Decision != "" && !evidence.IsHash(r.Decision) {
-		return errors.New("exactly an arbiter's resolution must name a decision by its hash")
+	switch {
+	case (r.Resolver == ResolverArbiter) != (len(r.Decisions) > 0) || !hashes(r.Decisions) || len(r.Decisions) > MaxArbiters:
+		return errors.New("exactly a resolution of arbiters must name their decisions by their hashes")
+	case r.AppealUntil < 0 || r.AppealUntil > maxWhole || r.AppealUntil > 0 && r.Resolver != ResolverArbiter:
+		return errors.New("only a resolution of arbiters can be appealed")
 	}
 	return cmp.Or(checkDisputeID(r.DisputeID),
 		oneOf("resolver", r.Resolver, ResolverRules, ResolverArbiter, ResolverDeadline), r.Finding.check())
 }
 
 func (f Finding) check() error {
-	if !ascending(f.Inputs) || slices.ContainsFunc(f.Inputs, func(h string) bool { return !evidence.IsHash(h) }) {
+	if !hashes(f.Inputs) {
 		return errors.New("the inputs are not hashes in ascending order")
 	}
 	if len(f.Inputs) > maxInputs {
@@ -245,6 +307,13 @@ func (v *Violation) check() error {
 		checkAgent("agent_id", v.Agent), checkFields(field{"document", v.Document, hashForm}),
 		oneOf("rule", v.Rule, RuleWindow, RuleIdentical, RuleRate),
 	)
+}
+
+func (s *SetBack) check() error {
+	if len(s.Token) > maxToken || strings.Count(s.Token, ".") != 2 {
+		return errors.New("it has no token of the operator")
+	}
+	return nil
 }
 
 func checkDisputeID(id string) error {

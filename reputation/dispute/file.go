@@ -30,8 +30,7 @@ const (
 
 // By describes a document's author, whose signature the node has verified. Only registered agents may dispute.
 type By struct {
-	Registered time.Time // zero for an unregistered agent
-	Tier       string
+	Registered time.Time // since when; zero for an unregistered agent
 }
 
 // Publication is an incoming signal.
@@ -61,12 +60,15 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 		}
 		return nil, refusal.New("id_taken", "another signal has the id %s", s.SignalID)
 	}
-	if err := b.open.full(s.AgentID, "open signals", MaxRunning); err != nil {
+	if err := b.full(b.open, s.AgentID, "open signals", MaxRunning, p.By, now); err != nil {
 		return nil, err
 	}
 	e := &Published{
 		SignalID: s.SignalID, Agent: s.AgentID, Document: hash, Horizon: s.Horizon, Written: s.Timestamp,
-		Closes: at + seconds(r.window(s.Horizon)), Basis: BasisDeclared, Verified: !p.By.Registered.IsZero(),
+		Closes: at + seconds(r.window(s.Horizon)), Basis: BasisDeclared,
+	}
+	if !p.By.Registered.IsZero() {
+		e.Registered = p.By.Registered.Unix()
 	}
 	if s.RestsOn != nil && len(s.RestsOn.Receipts) > 0 {
 		e.Receipts, e.Sources = s.RestsOn.Receipts, p.Sources
@@ -150,8 +152,8 @@ func (b *Book) substance(f Filing, o Opened) (string, error) {
 	}{o.Challenger, o.Target, o.SignalID, o.Type, append([]string{}, receipts...), words})
 }
 
-// File returns the dispute's id and the entry that opens it, or nil if the same document has. A refused filing can come
-// with a violation entry.
+// File returns the dispute's id and the entry that opens it, or opens it again after an appeal; the entry is nil if the
+// same document has. A refused filing can come with a violation entry.
 func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err error) {
 	d := f.Filing.Document()
 	if d == nil {
@@ -164,7 +166,13 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	if b.disputes[DisputeID(hash)] != nil {
 		return DisputeID(hash), nil, nil
 	}
-	if err := cmp.Or(d.check(), fresh(d, now), registered(d, f.By)); err != nil {
+	if err := cmp.Or(d.check(), fresh(d, now)); err != nil {
+		return "", nil, err
+	}
+	if f.Filing.Type() == TypeAppeal {
+		return b.appeal(r, f.Filing.Challenge, hash, now)
+	}
+	if err := registered(d, f.By); err != nil {
 		return "", nil, err
 	}
 	o, disputed, err := b.opening(r, f, hash, now)
@@ -185,9 +193,10 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	if b.contracts[contractOf(&o)] {
 		return "", nil, refusal.New("id_taken", "another contract of the agent has the id %s", o.ContractID)
 	}
-	if err := b.accusing.full(o.Challenger, "unresolved disputes", MaxAccusing); err != nil {
+	if err := b.full(b.accusing, o.Challenger, "unresolved disputes", MaxAccusing, f.By, now); err != nil {
 		return "", nil, err
 	}
+	o.Standing = b.Standing(o.Challenger, f.By.Registered, now)
 	return o.DisputeID, &Entry{At: b.Time(now), Opened: &o}, nil
 }
 
@@ -195,7 +204,8 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, disputed int64, err error) {
 	o = Opened{
 		DisputeID: DisputeID(hash), Challenger: Author(f.Filing.Document()), Type: f.Filing.Type(),
-		Receipts: b.Named(f.Filing), Document: hash, Tier: f.By.Tier, Deadline: b.Time(now) + seconds(r.Deadline),
+		Receipts: b.Named(f.Filing), Document: hash, Deadline: b.Time(now) + seconds(r.Deadline),
+		Registered: f.By.Registered.Unix(),
 	}
 	if c := f.Filing.Contract; c != nil {
 		s := b.signals[c.OriginalSignalID]
@@ -264,12 +274,10 @@ func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
 	if b.repeats(o.Substance) {
 		return RuleIdentical, refusal.New("dispute_closed", "the earlier dispute %s says the same", b.substances[o.Substance])
 	}
-	if wait := b.wait(o.Challenger, by.Tier, now); wait > 0 {
-		may := b.Allowed(o.Challenger, by.Tier, now)
+	if wait := b.wait(o.Challenger, by, now); wait > 0 {
 		return RuleRate, refusal.Later{
-			Refusal: refusal.New("dispute_rate", "an agent of tier %.20q may open at most %d disputes in %s", by.Tier,
-				may.Disputes,
-				may.Period),
+			Refusal: refusal.New("dispute_rate", "the agent has a standing of %d days; a dispute takes %d",
+				b.Standing(o.Challenger, by.Registered, now), Stake),
 			Seconds: int(wait),
 		}
 	}
@@ -299,4 +307,9 @@ func (b *Book) violation(rule string, o Opened, now time.Time) *Entry {
 // Finalise returns the entry that closes the window of a signal.
 func (b *Book) Finalise(signal string, now time.Time) (Entry, error) {
 	return b.checked(Entry{At: b.Time(now), Final: &Final{SignalID: signal}})
+}
+
+// Stand returns the entry that ends the time to appeal against the end of a dispute.
+func (b *Book) Stand(id string, now time.Time) (Entry, error) {
+	return b.checked(Entry{At: b.Time(now), Final: &Final{DisputeID: id}})
 }

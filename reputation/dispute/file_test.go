@@ -34,7 +34,7 @@ func TestPublish(t *testing.T) {
 	check.WantEqual(t, *e.Signal, dispute.Published{
 		SignalID: "sig-1", Agent: alice, Document: hash, Horizon: "long", Written: begin, Closes: begin + 72*3600,
 		Basis: "observed", Receipts: []string{hashOf(2), hashOf(1)},
-		Sources: true, Cites: []string{bob, carol}, Verified: true,
+		Sources: true, Cites: []string{bob, carol}, Registered: n.by.Registered.Unix(),
 	})
 	n.enter(*e)
 	if e, err := n.book.Publish(n.rules, p, n.now); e != nil || err != nil {
@@ -45,7 +45,7 @@ func TestPublish(t *testing.T) {
 	}
 	e, err = publish(signalOf(bob, "sig-2", begin), dispute.By{}) // everybody may publish
 	check.Must(t, err)
-	if e.Signal.Verified || e.Signal.Basis != "declared" || e.Signal.Sources || e.Signal.Closes != begin+24*3600 {
+	if e.Signal.Registered != 0 || e.Signal.Basis != "declared" || e.Signal.Sources || e.Signal.Closes != begin+24*3600 {
 		t.Errorf("%+v", e.Signal)
 	}
 	for name, c := range map[string]struct {
@@ -98,7 +98,7 @@ func TestOpenIsBounded(t *testing.T) {
 	}
 	for i := range dispute.MaxAccusing {
 		check.Must(t, accuse(i))
-		n.sleep(2 * time.Hour)
+		n.sleep(25 * time.Hour)
 	}
 	check.WantCode(t, accuse(50), "too_many_open")
 	n.end(n.open(filings(carol, alice, 60, 1)[0]), accrual.Inconclusive) // another's
@@ -137,7 +137,7 @@ func wantCode(t *testing.T, err error, code string) {
 // TestEligibility: what the golden vectors do not show.
 func TestEligibility(t *testing.T) {
 	key, dora := keyOf("dora")
-	late := func(f *dispute.Filed) { f.By = dispute.By{Registered: time.Unix(begin, 0), Tier: "new"} }
+	late := func(f *dispute.Filed) { f.By = dispute.By{Registered: time.Unix(begin, 0)} }
 	two := challengeOf(bob, alice, "timing", hashOf(1), hashOf(2))
 	for name, c := range map[string]struct {
 		filing dispute.Filing
@@ -161,11 +161,11 @@ func TestEligibility(t *testing.T) {
 		"of another form":            {contractOf(bob, "", "sig", begin), nil, "statement_malformed", nil},
 		"one of two that nobody has": {two, func(f *dispute.Filed) { f.Receipts = f.Receipts[:1] }, "dispute_receipts", nil},
 		"of an agent elsewhere": {challengeOf(dora, alice, "timing", hashOf(1)), func(f *dispute.Filed) {
-			f.Filing.Challenge.Timestamp, f.By.Tier = begin, accrual.TierNew
+			f.Filing.Challenge.Timestamp = begin
 			f.Filing.Challenge.Signature = sign(t, key, *f.Filing.Challenge)
 		}, "", nil},
-		"of a tier that is none": {contractOf(bob, "c", "sig", begin), func(f *dispute.Filed) { f.By.Tier = "" },
-			"dispute_rate", []string{"rate"}},
+		"registered for less than a week": {contractOf(bob, "c", "sig", begin),
+			func(f *dispute.Filed) { f.By.Registered = time.Unix(begin-7*86400+1, 0) }, "dispute_rate", []string{"rate"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t).publish(alice, "sig")
@@ -247,52 +247,107 @@ func filings(challenger, target string, from, n int) (all []dispute.Filing) {
 	return all
 }
 
-// TestRate: the golden vectors have the other tiers.
-func TestRate(t *testing.T) {
+const days = 24 * time.Hour
+
+// TestStanding: an accusation costs a day, a wrong one a week more, and a right one nothing.
+func TestStanding(t *testing.T) {
 	n := newNode(t)
-	n.by.Tier = accrual.TierNew
-	n.open(filings(bob, alice, 0, 1)[0])
-	n.sleep(time.Minute)
-	_, err := n.file(filings(bob, alice, 100, 1)[0])
-	check.WantCode(t, err, "dispute_rate")
-	var later refusal.Later
-	if !errors.As(err, &later) || later.Seconds != 86400-60 {
-		t.Errorf("try again in %d s", later.Seconds)
+	n.by.Registered = n.now
+	n.sleep(time.Second)
+	want := func(agent string, standing int64) {
+		t.Helper()
+		check.WantEqual(t, n.book.Standing(agent, n.by.Registered, n.now), standing)
 	}
-	check.WantEqual(t, n.violations(bob), []string{"rate"})
+	next := 0
+	file := func() (string, error) {
+		next++
+		return n.file(filings(bob, alice, next, 1)[0])
+	}
+	open := func(outcome string) {
+		t.Helper()
+		id, err := file()
+		check.Must(t, err)
+		n.end(id, outcome)
+	}
+	refused := func(wait time.Duration) {
+		t.Helper()
+		_, err := file()
+		check.WantCode(t, err, "dispute_rate")
+		var later refusal.Later
+		if !errors.As(err, &later) || later.Seconds != int(wait/time.Second) {
+			t.Errorf("try again in %d s, want %s", later.Seconds, wait)
+		}
+	}
+	want(bob, 0)
+	refused(7*days - time.Second) // a new key waits as long as after a lost dispute
+	n.sleep(7*days - 2*time.Second)
+	want(bob, 6)
+	refused(time.Second)
+	n.sleep(time.Second)
+	open(nobody)
+	want(bob, 6)
+	refused(days)
+	n.sleep(days)
+	open(wins)
+	want(bob, 8) // what it has lost
+	n.sleep(time.Second)
+	open(wins)
+	want(bob, 8) // and no more than the days since its registration
+	n.sleep(time.Second)
+	open(loses)
+	want(bob, 0)
+	want(alice, 8) // since its registration
+	refused(7*days - 2*time.Second)
+	n.sleep(100 * days)
+	want(bob, dispute.MaxStanding)
+	for range dispute.MaxStanding - dispute.Stake + 1 {
+		id, err := file()
+		check.Must(t, err)
+		n.end(id, nobody)
+	}
+	refused(days)
+	for i := range int64(3) {
+		n.sleep(days)
+		open(wins)
+		want(bob, 8+2*i)
+	}
+	check.WantEqual(t, len(n.violations(bob)), 5)
 	check.WantEqual(t, len(n.violations(alice)), 0)
 }
 
-func TestLossesLimitTheRate(t *testing.T) {
-	const day = 24 * time.Hour
+// TestCrowd: any number of new keys cannot keep an agent elsewhere from publishing, or from disputing.
+func TestCrowd(t *testing.T) {
 	n := newNode(t)
-	want := func(days int) {
-		t.Helper()
-		check.WantEqual(t, n.book.Allowed(bob, "new", n.now), dispute.Allowed{Disputes: 1, Period: time.Duration(days) * day})
+	_, dora := keyOf("dora")
+	old, fresh := n.by, dispute.By{Registered: n.now.Add(-2 * time.Hour)}
+	publish := func(agent, id string, by dispute.By) error {
+		e, err := n.book.Publish(n.rules, dispute.Publication{Signal: signalOf(agent, id, n.now.Unix()), By: by}, n.now)
+		if err == nil {
+			_, err = n.book.Add(*e)
+		}
+		return err
 	}
-	want(1)
-	for i, f := range filings(bob, alice, 0, 6) {
-		n.end(n.open(f), accrual.TargetWins)
-		want([]int{2, 4, 8, 16, 16, 16}[i])
-		n.sleep(time.Hour)
+	published := func(agent string, by dispute.By) (all int) {
+		for publish(agent, fmt.Sprint(agent[8:], "-", all), by) == nil {
+			all++
+		}
+		return all
 	}
-	n.by.Tier = accrual.TierNew
-	n.sleep(16*day - time.Hour - time.Second)
-	_, err := n.file(filings(bob, alice, 100, 1)[0])
-	check.WantCode(t, err, "dispute_rate")
-	n.sleep(time.Second).open(filings(bob, alice, 101, 1)[0])
-	n.sleep(14*day - 5*time.Hour - time.Second) // 30 days after the first loss
-	want(16)
-	n.sleep(3*time.Hour + time.Second)
-	want(4)
-	n.sleep(day)
-	want(1)
-	// What is won, undecided, or lost as the accused limits nothing.
-	n = newNode(t)
-	n.end(n.open(filings(bob, alice, 0, 1)[0]), accrual.ChallengerWins)
-	n.end(n.open(filings(bob, carol, 0, 1)[0]), accrual.Inconclusive)
-	n.end(n.open(filings(carol, bob, 0, 1)[0]), accrual.ChallengerWins)
-	want(1)
+	crowd := 0
+	for i := range 150 {
+		_, key := keyOf(fmt.Sprint("crowd", i))
+		crowd += published(key, fresh)
+	}
+	if crowd > dispute.MaxRunning*dispute.OfOneOwner*2 {
+		t.Errorf("a crowd has %d open signals", crowd)
+	}
+	check.WantEqual(t, published(dora, old), dispute.MaxRunning) // 21 days outweigh 2 hours
+	late := dispute.By{Registered: n.now}
+	_, last := keyOf("late")
+	if got := published(last, late); got > dispute.MaxRunning/4 {
+		t.Errorf("one of the crowd has %d open signals", got)
+	}
+	check.WantEqual(t, published(alice, dispute.By{}), dispute.MaxRunning) // owners have their own bounds
 }
 
 func TestViolationsAreBounded(t *testing.T) {

@@ -123,8 +123,11 @@ func (c Contract) check() error {
 }
 
 func (c Challenge) check() error {
-	if len(c.TargetReceipts) == 0 {
+	switch {
+	case len(c.TargetReceipts) == 0:
 		return malformed("names no target_receipts")
+	case c.ChallengeType == TypeAppeal && len(c.TargetReceipts) > 1:
+		return malformed("appeals against more than one dispute")
 	}
 	if c.Timestamp != 0 {
 		if err := checkTime(c.Timestamp); err != nil {
@@ -134,7 +137,7 @@ func (c Challenge) check() error {
 	return cmp.Or(
 		checkAgent("challenger_id", c.ChallengerID), checkAgent("target_id", c.TargetID),
 		checkReceipts("target_receipts", c.TargetReceipts),
-		oneOf("challenge_type", c.ChallengeType, TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral),
+		oneOf("challenge_type", c.ChallengeType, TypeTiming, TypeKnowledge, TypeConsistency, TypeGeneral, TypeAppeal),
 		checkTexts(text{"evidence", c.Evidence, MaxTrace, true}, text{"signature", c.Signature, maxSignature, true}),
 	)
 }

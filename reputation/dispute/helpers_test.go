@@ -67,7 +67,7 @@ type node struct {
 func newNode(t testing.TB) *node {
 	return &node{
 		t: t, book: dispute.NewBook(), now: time.Unix(begin, 0), rules: dispute.DefaultRules,
-		by:       dispute.By{Registered: time.Unix(begin-1000, 0), Tier: accrual.TierVerified},
+		by:       dispute.By{Registered: time.Unix(begin-30*86400, 0)},
 		accounts: map[string][]accrual.Entry{},
 	}
 }
@@ -162,10 +162,19 @@ func (n *node) fell(id, fault string) *node {
 		Finding: dispute.Finding{Outcome: accrual.ChallengerWins, Reason: "because", Fault: fault,
 			Inputs: []string{hashOf(id)}}}
 	if fault == "" {
-		r.Resolver, r.Decision = dispute.ResolverArbiter, hashOf("decision")
+		r.Resolver, r.Decisions = dispute.ResolverArbiter, n.vote(id, "arbiter:v1", accrual.ChallengerWins)
 	}
 	n.enter(dispute.Entry{At: n.book.Time(n.now), Resolved: r})
 	return n
+}
+
+// vote notes an arbiter's decision and returns its hash.
+func (n *node) vote(id, arbiter, outcome string) []string {
+	n.t.Helper()
+	v := &dispute.Voted{DisputeID: id, Arbiter: arbiter, Decision: hashOf(id, arbiter, outcome), Outcome: outcome,
+		Reason: "because"}
+	n.enter(dispute.Entry{At: n.book.Time(n.now), Voted: v})
+	return []string{v.Decision}
 }
 
 func (n *node) finalise() *node {

@@ -11,7 +11,7 @@ func (s *SignalState) checked() *accrual.Signal {
 	of, err := accrual.ParseAgent(s.Agent)
 	return &accrual.Signal{
 		ID: s.SignalID, Trace: s.Basis == BasisObserved, Sources: s.Sources, Context: err == nil && of.Owner != "",
-		Verification: s.Verified,
+		Verification: s.Registered > 0,
 		Timestamp:    off(s.At, s.Written) <= seconds(MaxAge), Schema: true,
 	}
 }

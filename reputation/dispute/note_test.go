@@ -31,7 +31,7 @@ func TestNotesOfSignals(t *testing.T) {
 	n.publishAs(n.resting(alice, "observed"), func(p *dispute.Publication) { p.Observed, p.Sources = true, true })
 	n.publishAs(n.resting(alice, "without-a-model"), func(p *dispute.Publication) { p.Observed = true })
 	n.publishAs(n.resting(alice, "declared"), func(*dispute.Publication) {})
-	n.publishAs(n.resting(alice, "unverified"), func(p *dispute.Publication) { p.By = dispute.By{Tier: accrual.TierNew} })
+	n.publishAs(n.resting(alice, "unverified"), func(p *dispute.Publication) { p.By = dispute.By{} })
 	n.publishAs(n.resting(distant, "elsewhere"), func(*dispute.Publication) {})
 	if len(n.accounts) > 0 {
 		t.Errorf("before the windows have closed there is %+v", n.accounts)

@@ -3,6 +3,7 @@ package dispute_test
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,14 +39,14 @@ func arbiter(t testing.TB, now time.Time) (offline, *evidence.Verifier, evidence
 	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: func() time.Time { return now }})
 	check.Must(t, err)
 	return k, v,
-		evidence.Expected{Issuers: []string{"arbiter"}, Audiences: []string{"node"}, KeyIDs: []string{k.KeyID()},
+		evidence.Expected{Issuers: []string{k.KeyID()}, Audiences: []string{"node"}, KeyIDs: []string{k.KeyID()},
 			MaxAge: dispute.DecisionLifetime}
 }
 
 func decide(t testing.TB, k offline, d dispute.State, at int64, edit func(*dispute.Decision)) (string, error) {
 	t.Helper()
 	c := dispute.Decision{
-		Registered: evidence.Registered{Issuer: "arbiter", Audience: "node", ID: "jti", IssuedAt: at, Expires: at + 3600},
+		Registered: evidence.Registered{Issuer: k.KeyID(), Audience: "node", ID: "jti", IssuedAt: at, Expires: at + 3600},
 		DisputeID:  d.DisputeID, Document: d.Document, Outcome: wins, Reason: "the post was written by hand",
 	}
 	if edit != nil {
@@ -54,14 +55,15 @@ func decide(t testing.TB, k offline, d dispute.State, at int64, edit func(*dispu
 	return evidence.Sign(t.Context(), k, dispute.DecisionKind, c)
 }
 
-func TestArbitrate(t *testing.T) {
+func TestVote(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind       string
 		challenger string
 		wait       time.Duration
-		other      bool // the decision is about another dispute
-		party      bool // the arbiter's key is the challenger's
-		accused    bool // the arbiter's key is the target's
+		other      bool   // the decision is about another dispute
+		party      bool   // the arbiter's key is the challenger's
+		accused    bool   // the arbiter's key is the target's
+		owner      string // that the arbiter works for
 		code       string
 	}{
 		"a decision":                    {kind: "general", challenger: bob},
@@ -72,6 +74,10 @@ func TestArbitrate(t *testing.T) {
 		"by the key of the challenger":  {kind: "general", party: true, code: "dispute_refused"},
 		"by the key of the target":      {kind: "general", challenger: bob, accused: true, code: "dispute_refused"},
 		"by the key of its own owner's": {kind: "general", challenger: "owner", code: "dispute_refused"},
+		"for the challenger's owner": {kind: "general", challenger: bob, owner: dispute.OwnerOf(bob),
+			code: "dispute_refused"},
+		"for the target's owner": {kind: "general", challenger: bob, owner: dispute.OwnerOf(anna), code: "dispute_refused"},
+		"for another owner":      {kind: "general", challenger: bob, owner: dispute.OwnerOf(carol)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -86,6 +92,7 @@ func TestArbitrate(t *testing.T) {
 			if c.accused {
 				_, target = keyOf("arbiter")
 			}
+			court := dispute.Court{First: dispute.Panel{{Root: evidence.Root{KeyID: k.KeyID(), Public: k.public()}, Owner: c.owner}}}
 			id := n.open(challengeOf(c.challenger, target, c.kind, hashOf(1)))
 			d, _ := n.book.Dispute(id)
 			about := d
@@ -98,21 +105,30 @@ func TestArbitrate(t *testing.T) {
 			check.Must(t, err)
 			o, err := evidence.Open(v, dispute.DecisionKind, token, want)
 			check.Must(t, err)
-			e, err := n.book.Arbitrate(id, o, k.public(), n.now)
+			e, err := n.book.Vote(id, court, o, n.now)
 			if c.code != "" {
 				check.WantCode(t, err, c.code)
 				return
 			}
 			check.Must(t, err)
+			if _, ok := n.book.Decided(id, court, n.rules, n.now); ok {
+				t.Error("it is decided before the vote")
+			}
+			n.enter(e)
+			_, err = n.book.Vote(id, court, o, n.now)
+			check.WantCode(t, err, "dispute_closed")
+			e, ok := n.book.Decided(id, court, n.rules, n.now)
+			check.WantEqual(t, ok, true)
 			n.enter(e)
 			d, _ = n.book.Dispute(id)
 			check.WantEqual(t, d.Resolved, dispute.Resolved{
-				DisputeID: id, Resolver: "arbiter", Decision: evidence.HashToken(token),
+				DisputeID: id, Resolver: "arbiter", Decisions: []string{evidence.HashToken(token)},
 				Finding: dispute.Finding{Outcome: wins, Reason: "the post was written by hand", Inputs: []string{d.Document}},
 			})
-			_, err = n.book.Arbitrate(id, o, k.public(), n.now)
+			check.WantEqual(t, d.Has(o.Hash()), true)
+			_, err = n.book.Vote(id, court, o, n.now)
 			check.WantCode(t, err, "dispute_closed")
-			_, err = n.book.Arbitrate(dispute.DisputeID(hashOf(1)), o, k.public(), n.now)
+			_, err = n.book.Vote(dispute.DisputeID(hashOf(1)), court, o, n.now)
 			check.WantCode(t, err, "not_found")
 		})
 	}
@@ -164,8 +180,11 @@ func TestResolution(t *testing.T) {
 	longest := resolution(t)
 	longest.Challenger, longest.Target = strings.Repeat("b", 43)+":"+strings.Repeat("é", 128),
 		strings.Repeat("a", 43)+":"+strings.Repeat("\x01", 256)
-	longest.SignalID, longest.Reason, longest.Type, longest.Resolver, longest.Decision = strings.Repeat("a", 128),
-		strings.Repeat("\x01", 512), "general", "arbiter", hashOf(1)
+	longest.SignalID, longest.Reason, longest.Type, longest.Resolver = strings.Repeat("a", 128),
+		strings.Repeat("\x01", 512), "general", "arbiter"
+	for i := range dispute.MaxArbiters {
+		longest.Decisions = append(longest.Decisions, fmt.Sprintf("%064x", i))
+	}
 	for i := range 48 {
 		longest.Inputs = append(longest.Inputs[:i:i],
 			strings.Repeat("0", 62)+string(rune('a'+i/16%3))+string("0123456789abcdef"[i%16]))

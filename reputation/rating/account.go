@@ -47,8 +47,12 @@ func Replay(agent accrual.Agent, entries []accrual.Entry, scoringHash string) *A
 }
 
 // Add adds the next entry that [accrual.Account.Add] has added. An entry older than the last counts as of the last's
-// time.
+// time; if it is older by more than two days, the node's clock was wrong and has been set back.
 func (a *Account) Add(e accrual.Entry) {
+	if e.At < a.last-2*day {
+		a.last, a.rated.AsOf = e.At, midnight(e.At)
+		a.history.spamAt = min(a.history.spamAt, e.At)
+	}
 	if a.last == 0 {
 		a.rated.AsOf = midnight(e.At)
 	}

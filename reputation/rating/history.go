@@ -29,6 +29,7 @@ type history struct {
 	// Owners of other agents. Each counts once, since an owner can have any number of agents.
 	citedBy, survived, refuted map[string]bool
 	lost                       map[string]bool // objects of disputes lost as the accused
+	day                        int64           // of the last signal of a registered agent without a sidecar
 	failed                     int             // own disputes lost
 	spam                       float64         // Q's penalty for violations, as of spamAt
 	spamAt                     int64
@@ -49,6 +50,7 @@ func (h *history) add(e accrual.Entry, at int64) {
 		h.addSession(*e.Session)
 	case e.Signal != nil:
 		h.signals = append(h.signals, Transparency(*e.Signal))
+		h.addDay(*e.Signal, at)
 	case e.Cited != nil:
 		h.credit(h.citedBy, e.Cited.By)
 	case e.Dispute != nil:
@@ -78,6 +80,17 @@ func (h *history) addSession(s accrual.Session) {
 	e.sessions = append(e.sessions, s)
 }
 
+// addDay adds a day for an agent without a sidecar: it has no sessions, so all that the node sees of its work are the
+// days with a closed signal of a registered agent. They are neutral outcomes, until a dispute is lost.
+func (h *history) addDay(s accrual.Signal, at int64) {
+	if h.agent.Owner != "" || !s.Verification || midnight(at) <= h.day {
+		return
+	}
+	h.day = midnight(at)
+	h.events = append(h.events, &event{sessions: []accrual.Session{{Score: 100 * lowBand, Interactions: 1,
+		Hosts: []string{""}}}})
+}
+
 // addDispute adds a dispute as the accused. Open and inconclusive ones change nothing.
 func (h *history) addDispute(d accrual.Dispute) {
 	switch d.Outcome {
@@ -98,10 +111,10 @@ func (h *history) addRaised(r accrual.Raised) {
 	}
 }
 
-// credit counts another agent's owner once. It must certainly not be the agent's own.
+// credit counts another agent's owner once. It must be known, and not the agent's own.
 func (h *history) credit(owners map[string]bool, other string) {
 	of, _ := accrual.ParseAgent(other) // an invalid id has no owner
-	if !h.agent.SameOwner(of) {
+	if of.Owner != "" && of.Owner != h.agent.Owner {
 		owners[of.Owner] = true
 	}
 }

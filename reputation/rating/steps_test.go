@@ -161,6 +161,16 @@ func TestClocks(t *testing.T) {
 	}
 }
 
+// After a wrong clock has been set back, R moves on from day to day.
+func TestClockSetBack(t *testing.T) {
+	l := steady().wait(400 * day).violation()
+	l = append(l, steady().wait(day).accused(of("1"), accrual.ChallengerWins)[len(l)-1])
+	before, after := rating.Replay(agent, l[:len(l)-1], scoring).Rating(0), l.after(t, 30)
+	if before.AsOf < midnight+400*day || after.AsOf != midnight+30*day || after.R > before.R/4 || after.Inputs.Drawdown != 1 {
+		t.Errorf("%+v, then %+v", before, after)
+	}
+}
+
 func TestSpamOfNothing(t *testing.T) {
 	l := log{}.signal(accrual.Signal{ID: "s"}).sessions(20, 50).violation()
 	l[len(l)-1].At = midnight + day - 1

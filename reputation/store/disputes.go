@@ -14,6 +14,8 @@ type Step struct {
 
 	Signal    *Signal
 	Closed    string // id of the closed signal
+	Stands    string // id of the dispute that can no longer be appealed
+	Appealed  *Appealed
 	Dispute   *Dispute
 	Reviewing string // id of the dispute being judged
 	Resolved  *Resolved
@@ -36,7 +38,8 @@ type Dispute struct {
 	Number             int64
 	Challenger, Target string
 	Signal             string // disputed, or empty
-	Provisional        bool   // that signal is open
+	Provisional        bool   // that signal is open, or the loser can appeal
+	Appeal             string // the document of an appeal, or empty
 	Reviewing          bool
 	Resolved           int64  // number of the resolving step, or 0
 	Token              string // the signed resolution, or empty
@@ -45,7 +48,13 @@ type Dispute struct {
 }
 
 // Resolved is the end of a dispute.
-type Resolved struct{ ID, Token string }
+type Resolved struct {
+	ID, Token  string
+	Appealable bool
+}
+
+// Appealed is an appeal, which opens a dispute again.
+type Appealed struct{ ID, Document string }
 
 // Proceed adds a step with all its effects, or nothing. It returns [ErrMoved] if one of the logs has gone on or the
 // step closes something closed, and [ErrDuplicate] for a used id.
@@ -64,10 +73,17 @@ func proceed(t db.Tx, one Step) error {
 	if err == nil && one.Closed != "" {
 		err = t.One(ErrMoved, `UPDATE signals SET final = 1 WHERE id = $1 AND final = 0`, one.Closed)
 	}
+	if err == nil && one.Stands != "" {
+		err = t.One(ErrMoved, `UPDATE disputes SET appealable = 0 WHERE id = $1 AND appealable = 1`, one.Stands)
+	}
+	if a := one.Appealed; err == nil && a != nil {
+		err = t.One(ErrMoved, `UPDATE disputes SET appealable = 0, resolved = 0, token = '', reviewing = 1, appeal = $1
+			WHERE id = $2 AND appealable = 1`, a.Document, a.ID)
+	}
 	if d := one.Dispute; err == nil && d != nil {
 		err = t.One(ErrDuplicate, `INSERT INTO disputes
-			(id, number, challenger, target, signal, reviewing, resolved, token, document)
-			VALUES ($1, $2, $3, $4, $5, 0, 0, '', $6) ON CONFLICT DO NOTHING`,
+			(id, number, challenger, target, signal, reviewing, resolved, token, appealable, appeal, document)
+			VALUES ($1, $2, $3, $4, $5, 0, 0, '', 0, '', $6) ON CONFLICT DO NOTHING`,
 			d.ID, one.Number, d.Challenger, d.Target, d.Signal, d.Document)
 	}
 	if err == nil && one.Reviewing != "" {
@@ -75,8 +91,12 @@ func proceed(t db.Tx, one Step) error {
 			one.Reviewing)
 	}
 	if r := one.Resolved; err == nil && r != nil {
-		err = t.One(ErrMoved, `UPDATE disputes SET resolved = $1, token = $2 WHERE id = $3 AND resolved = 0`,
-			one.Number, r.Token, r.ID)
+		appealable := 0
+		if r.Appealable {
+			appealable = 1
+		}
+		err = t.One(ErrMoved, `UPDATE disputes SET resolved = $1, token = $2, appealable = $3 WHERE id = $4 AND resolved = 0`,
+			one.Number, r.Token, appealable, r.ID)
 	}
 	for _, e := range one.Entries {
 		if err == nil {
@@ -100,8 +120,8 @@ func (s *Store) Signal(ctx context.Context, id string) (Signal, error) {
 	return db.One[Signal](ctx, s.db, "read the signal", selectSignal+`WHERE n.id = $1`, id)
 }
 
-const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.signal, coalesce(n.final, 1) = 0,
-	d.reviewing > 0, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
+const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.signal,
+	coalesce(n.final, 1) = 0 OR d.appealable > 0, d.appeal, d.reviewing > 0, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
 	FROM disputes AS d JOIN steps AS o ON o.number = d.number LEFT JOIN steps AS r ON r.number = d.resolved LEFT
 	JOIN signals AS n ON n.id = d.signal `
 

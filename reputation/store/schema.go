@@ -3,7 +3,7 @@ package store
 import "github.com/actionproof/mediator/internal/db"
 
 var schema = db.Schema{
-	Name: "actionproof_reputation", Version: 6, Tables: tables, Missing: ErrNotFound,
+	Name: "actionproof_reputation", Version: 7, Tables: tables, Missing: ErrNotFound,
 	Forgets: "the receipts of all owners, the commitments of agents, the logs behind their reputations, and all disputes",
 }
 
@@ -125,6 +125,8 @@ CREATE TABLE disputes (
 	reviewing  BIGINT NOT NULL, -- 1 once it is being judged
 	resolved   BIGINT NOT NULL, -- number of the resolving step, or 0
 	token      TEXT NOT NULL,   -- the signed resolution, or empty
+	appealable BIGINT NOT NULL, -- 1 while the loser can appeal
+	appeal     TEXT NOT NULL,   -- the appeal's document, or empty
 	document   TEXT NOT NULL    -- canonical JSON, with its signature
 );
 `

@@ -23,7 +23,7 @@ var (
 type Effects struct {
 	// Plugin is registered, or refused if another key has its DID.
 	Plugin *Plugin
-	// Agents are registered from At on, unless they already are.
+	// Agents are registered from At on, unless they already are, and then until RegisteredFor after At.
 	Agents []string
 	// Passed replaces its subject's earlier one.
 	Passed *Passed
@@ -60,7 +60,7 @@ type Metadata struct {
 }
 
 var schema = db.Schema{
-	Name: "actionproof_verification", Version: 6, Tables: tables, Missing: ErrNotFound,
+	Name: "actionproof_verification", Version: 7, Tables: tables, Missing: ErrNotFound,
 	Forgets: "who is verified, and who has to wait after failures",
 }
 
@@ -95,9 +95,10 @@ CREATE TABLE plugins (
 	body     TEXT NOT NULL -- the Plugin, JSON
 );
 CREATE INDEX plugins_name ON plugins (name, did);
-CREATE TABLE agents ( -- since their first registration of a plugin
-	agent TEXT PRIMARY KEY,
-	since BIGINT NOT NULL
+CREATE TABLE agents (
+	agent  TEXT PRIMARY KEY,
+	since  BIGINT NOT NULL, -- the first registration of a plugin, without a gap of RegisteredFor since then
+	latest BIGINT NOT NULL  -- the last one
 );
 CREATE TABLE passed ( -- the last passed verification of each caller named by a sidecar
 	subject TEXT PRIMARY KEY,
@@ -233,7 +234,9 @@ func effects(t db.Tx, e Effects) error {
 		}
 	}
 	for _, id := range e.Agents {
-		_, err := t.Exec(`INSERT INTO agents (agent, since) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, e.At)
+		_, err := t.Exec(`INSERT INTO agents (agent, since, latest) VALUES ($1, $2, $2) ON CONFLICT (agent) DO UPDATE
+			SET since = CASE WHEN agents.latest <= $3 THEN excluded.since ELSE agents.since END, latest = excluded.latest`,
+			id, e.At, e.At.Add(-RegisteredFor))
 		if err != nil {
 			return err
 		}
@@ -286,9 +289,17 @@ func (s *Store) Plugin(ctx context.Context, did string) (Plugin, error) {
 	return object[Plugin](ctx, s, "read the plugin", `SELECT body FROM plugins WHERE did = $1`, did)
 }
 
-// Registered returns since when an agent is registered.
+// RegisteredFor is the time for which an agent stays registered after a passed verification.
+const RegisteredFor = 30 * 24 * time.Hour
+
+// Registered returns since when an agent is registered. It must pass a verification again within [RegisteredFor].
 func (s *Store) Registered(ctx context.Context, agent string) (since time.Time, ok bool, err error) {
-	since, err = db.One[time.Time](ctx, s.db, "read who is registered", `SELECT since FROM agents WHERE agent = $1`, agent)
+	now, err := s.now(ctx)
+	if err != nil {
+		return since, false, err
+	}
+	since, err = db.One[time.Time](ctx, s.db, "read who is registered",
+		`SELECT since FROM agents WHERE agent = $1 AND latest > $2`, agent, now.Add(-RegisteredFor))
 	if errors.Is(err, ErrNotFound) {
 		return time.Time{}, false, nil
 	}

@@ -111,25 +111,28 @@ func TestStoreOpenSessionsAreBounded(t *testing.T) {
 	})
 }
 
+// TestStoreRegistered: a registration ends after 30 days, unless it is renewed before.
 func TestStoreRegistered(t *testing.T) {
 	each(t, func(t *testing.T, s *verification.Store) {
 		ctx := t.Context()
-		must(t, s.Begin(ctx, session("a", "subject", noon), 9, 9))
-		for i := range 2 {
-			one := session("a", "subject", noon)
+		now, err := s.Now(ctx)
+		must(t, err)
+		now = now.Truncate(time.Second)
+		must(t, s.Begin(ctx, session("a", "subject", now), 9, 9))
+		ago := func(days int) time.Time { return now.Add(-time.Duration(days) * 24 * time.Hour) }
+		for i, days := range []int{65, 40, 35, 30, 20, 10} {
+			one := session("a", "subject", now)
 			one.Version = int64(i)
 			plugin := verification.Plugin{DID: fmt.Sprint("did:", i), Key: "key"}
-			must(t, s.Update(ctx, one,
-				verification.Effects{Plugin: &plugin, Agents: []string{"one", fmt.Sprint("key ", i)},
-					At: noon.Add(time.Duration(i) * time.Hour)}))
+			agents := map[int][]string{65: {"again", "gone"}, 40: {"renewed"}, 35: {"gone too"}, 30: {"just gone"},
+				20: {"renewed"}, 10: {"renewed", "again", "new"}}[days]
+			must(t, s.Update(ctx, one, verification.Effects{Plugin: &plugin, Agents: agents, At: ago(days)}))
 		}
-		for id, want := range map[string]time.Time{"one": noon, "key 0": noon, "key 1": noon.Add(time.Hour)} {
-			if since, ok, err := s.Registered(ctx, id); err != nil || !ok || !since.Equal(want) {
+		for id, want := range map[string]time.Time{"renewed": ago(40), "again": ago(10), "new": ago(10), "gone": {},
+			"gone too": {}, "just gone": {}, "other": {}} {
+			if since, ok, err := s.Registered(ctx, id); err != nil || ok == want.IsZero() || ok && !since.Equal(want) {
 				t.Errorf("%s is registered since %v, %v, %v", id, since, ok, err)
 			}
-		}
-		if _, ok, err := s.Registered(ctx, "other"); ok || err != nil {
-			t.Error("an agent that never was is registered", err)
 		}
 	})
 }

@@ -108,16 +108,41 @@ func (n *Node) Contract(agent, id, signal string) dispute.Contract {
 	}
 }
 
-// Arbiter makes an arbiter and returns its key and its decide function.
-func Arbiter(t testing.TB, k *gatetest.Kit) (root evidence.Root, decide func(edit func(*dispute.Decision)) string) {
+// offline makes a key that a node pins, such as an arbiter's.
+func offline(t testing.TB, name string) (evidence.Root, custody.Version) {
 	t.Helper()
-	made, err := custody.NewMemory("arbiter-key")
+	made, err := custody.NewMemory(name)
 	must(t, err)
 	key, err := made.Current(context.Background())
 	must(t, err)
-	root = evidence.Root{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeArbiter}
+	return evidence.Root{KeyID: key.KeyID(), Public: key.Public(), Purpose: evidence.PurposeArbiter}, key
+}
+
+// Operator makes an operator of the node and returns its key and a function that states a time.
+func Operator(t testing.TB) (root evidence.Root, state func(now time.Time) string) {
+	t.Helper()
+	root, key := offline(t, "operator-key")
+	return root, func(now time.Time) string {
+		token, err := evidence.Sign(context.Background(), key, dispute.ClockKind,
+			dispute.Clock{Registered: evidence.NewRegistered(key.KeyID(), Audience, now, dispute.ClockLifetime)})
+		must(t, err)
+		return token
+	}
+}
+
+// Arbiter makes an arbiter and returns its key and its decide function.
+func Arbiter(t testing.TB, k *gatetest.Kit) (root evidence.Root, decide func(edit func(*dispute.Decision)) string) {
+	t.Helper()
+	return NamedArbiter(t, "arbiter-key", k.Clock.Now)
+}
+
+// NamedArbiter is [Arbiter] with a name of the key.
+func NamedArbiter(t testing.TB, name string, now func() time.Time) (root evidence.Root,
+	decide func(edit func(*dispute.Decision)) string) {
+	t.Helper()
+	root, key := offline(t, name)
 	return root, func(edit func(*dispute.Decision)) string {
-		d := dispute.Decision{Registered: evidence.NewRegistered(key.KeyID(), Audience, k.Clock.Now(), time.Hour),
+		d := dispute.Decision{Registered: evidence.NewRegistered(key.KeyID(), Audience, now(), time.Hour),
 			Outcome: accrual.ChallengerWins, Reason: "The tests fail."}
 		edit(&d)
 		token, err := evidence.Sign(context.Background(), key, dispute.DecisionKind, d)

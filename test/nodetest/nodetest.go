@@ -79,9 +79,9 @@ func Believed(t testing.TB, k *gatetest.Kit, earlier ...string) reputation.Belie
 	}}}
 }
 
-// Registered reports every agent as registered for a day.
+// Registered reports every agent as registered for 30 days.
 func Registered(now time.Time) func(context.Context, accrual.Agent) (time.Time, bool, error) {
-	since := now.Add(-24 * time.Hour)
+	since := now.Add(-30 * 24 * time.Hour)
 	return func(context.Context, accrual.Agent) (time.Time, bool, error) { return since, true, nil }
 }
 

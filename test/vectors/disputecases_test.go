@@ -61,7 +61,7 @@ func accuse(challenger, target, kind string, receipts ...int) dispute.Filing {
 }
 
 func (c *court) come(name, verdict string, document any, edits ...func(*filingJSON)) *court {
-	f := filingJSON{At: c.now.Unix(), Document: compact(document), Registered: at - 1000, Tier: accrual.TierVerified}
+	f := filingJSON{At: c.now.Unix(), Document: compact(document), Registered: longAgo}
 	if d, ok := document.(dispute.Filing); ok {
 		f.Document = compact(d.Document())
 		target := ""
@@ -132,7 +132,6 @@ func disputeLogs() (out []disputeVector) {
 	timing := func(receipts ...int) dispute.Filing { return accuse(workerB, workerA1, "timing", receipts...) }
 	const wins, loses, nobody = accrual.ChallengerWins, accrual.TargetWins, accrual.Inconclusive
 	add := func(c *court) { out = append(out, c.out...) }
-	tier := func(name string) func(*filingJSON) { return func(f *filingJSON) { f.Tier = name } }
 	registered := func(when int64) func(*filingJSON) { return func(f *filingJSON) { f.Registered = when } }
 
 	add(newCourt().state("nothing").come("a signal", "ok", signal(workerA1, "sig-1", "short")).state("a signal").
@@ -144,7 +143,7 @@ func disputeLogs() (out []disputeVector) {
 		come("a signal that is just not too old", "ok", signal(workerA1, "sig-3", "short"), registered(0)).
 		wait(-602*time.Second).come("a signal of the future", "clock_skew", signal(workerA1, "sig-4", "short")))
 
-	known := dispute.By{Registered: time.Unix(at-1000, 0), Tier: accrual.TierNew}
+	known := dispute.By{Registered: time.Unix(longAgo, 0)}
 	add(newCourt().published(signal(workerA1, "sig-1", "short", receiptHash(1)),
 		dispute.Publication{By: known, Observed: true, Sources: true}).published(
 		signal(workerB, "sig-2", "short", receiptHash(1), receiptHash(2)),
@@ -164,12 +163,12 @@ func disputeLogs() (out []disputeVector) {
 		come("a contract of nobody who is registered", "dispute_refused", contract(workerC, "c-2", "sig"), registered(0)).
 		come("a contract of who was registered with the signal", "dispute_refused", contract(workerC, "c-2", "sig"),
 			registered(at)).
-		come("a contract of who was registered before", "ok", contract(workerC, "c-2", "sig"), registered(at-1), tier("new")).
+		come("a contract of who was registered a week before", "ok", contract(workerC, "c-2", "sig"), registered(at-week)).
 		come("a contract of the same owner", "ok", contract(workerA2, "c-3", "sig")).
-		come("a contract of an agent elsewhere", "ok", contract(away, "c-4", "sig"), tier("new")).
-		come("a second dispute of a new agent", "dispute_rate", contract(away, "c-5", "sig"), tier("new")).
+		come("a contract of an agent elsewhere", "ok", contract(away, "c-4", "sig"), registered(at-week)).
+		come("a second dispute of a new agent", "dispute_rate", contract(away, "c-5", "sig"), registered(at-week)).
 		state("a violation").
-		come("the same violation again", "dispute_rate", contract(away, "c-5", "sig"), tier("new")))
+		come("the same violation again", "dispute_rate", contract(away, "c-5", "sig"), registered(at-week)))
 
 	c := newCourt().opened(signal(workerA1, "sig", "short")).opened(contract(workerB, "c-1", "sig")).
 		wait(24*time.Hour - time.Second)
@@ -214,25 +213,24 @@ func disputeLogs() (out []disputeVector) {
 	add(c.come("what came before a lost dispute", "dispute_receipts", accuse(workerC, workerA1, "timing", 1)).
 		wait(time.Second).come("what came after it", "ok", accuse(workerC, workerA1, "timing", 1)))
 
-	for i, name := range []string{"new", "building", "established", "trusted", "verified"} {
-		c = newCourt()
-		for i := range 1 << i {
-			c.opened(timing(i), tier(name))
-		}
-		add(c.come("one too many for the tier "+name, "dispute_rate", timing(99), tier(name)).
-			wait(24*time.Hour-time.Second).
-			come("a second too early for the tier "+name, "dispute_rate", timing(98), tier(name)).wait(time.Second).
-			come("a day later for the tier "+name, "ok", timing(97), tier(name)))
-	}
-	c = newCourt().opened(timing(1)).end(loses).state("the target wins").wait(48*time.Hour - time.Second)
-	c.come("a day is two after a lost dispute", "dispute_rate", timing(2), tier("new")).wait(time.Second)
-	add(c.come("two days after it", "ok", timing(2), tier("new")))
 	c = newCourt()
-	for i := range 6 {
-		c.opened(timing(i)).end(loses).wait(time.Hour)
+	for i := range 15 {
+		c.opened(timing(i))
 	}
-	add(c.state("six lost disputes").wait(30 * 24 * time.Hour).opened(accuse(workerC, workerA2, "timing", 1)).
-		state("and when they count no more"))
+	add(c.come("one more than the highest standing gives", "dispute_rate", timing(99)).
+		wait(24*time.Hour-time.Second).come("a second too early", "dispute_rate", timing(98)).wait(time.Second).
+		come("a day later", "ok", timing(97)))
+	c = newCourt().wait(-time.Second).come("a second too early after the registration", "dispute_rate", timing(1),
+		registered(at-week)).wait(time.Second).come("a week after the registration", "ok", timing(2), registered(at-week))
+	add(c.end(loses).state("the target wins").wait(8*24*time.Hour-time.Second).
+		come("a second too early after a lost dispute", "dispute_rate", timing(3), registered(at-week)).wait(time.Second).
+		come("eight days after it", "ok", timing(4), registered(at-week)).end(wins).state("the challenger wins, later").
+		wait(time.Second).come("and disputes again", "ok", timing(5), registered(at-week)))
+	c = newCourt()
+	for i := range 2 {
+		c.opened(timing(i)).end(loses)
+	}
+	add(c.state("two lost disputes"))
 
 	add(newCourt().opened(timing(1)).end(wins).state("the challenger wins").wait(time.Hour + time.Second).
 		opened(timing(2)).end(wins).state("the challenger wins again: no bonus").wait(time.Second).
@@ -256,7 +254,9 @@ func disputeLogs() (out []disputeVector) {
 			r := dispute.Resolved{DisputeID: id, Resolver: dispute.ResolverRules,
 				Finding: dispute.Finding{Outcome: wins, Reason: "because"}}
 			if faults[i] == 0 {
-				r.Resolver, r.Decision = dispute.ResolverArbiter, receiptHash(99)
+				r.Resolver, r.Decisions = dispute.ResolverArbiter, []string{receiptHash(99)}
+				c.enter(dispute.Entry{At: c.now.Unix(), Voted: &dispute.Voted{DisputeID: id, Arbiter: "arbiter:v1",
+					Decision: receiptHash(99), Outcome: wins, Reason: "because"}}, nil)
 			} else {
 				r.Fault = receiptHash(faults[i])
 			}
@@ -278,6 +278,14 @@ func disputeLogs() (out []disputeVector) {
 	c = newCourt().opened(accuse(workerB, workerA1, "general", 1))
 	c.enter(c.book.Review(c.book.Unresolved()[0], c.now)).state("somebody looks at it").wait(72 * time.Hour)
 	add(c.enter(c.book.Expire(c.book.Unresolved()[0], c.now)).state("nobody has decided in time"))
+	add(appeals())
+
+	c = newCourt().opened(timing(1)).wait(365 * 24 * time.Hour)
+	c.opened(c.signal(workerA1, "sig", "short")).opened(accuse(workerB, workerA1, "general", 2)).
+		state("a wrong clock").wait(-364 * 24 * time.Hour)
+	c.enter(dispute.Entry{At: c.now.Unix(), SetBack: &dispute.SetBack{Token: "e.e.e"}}, nil).state("it is set back")
+	add(c.come("a dispute after that", "ok", timing(3)).wait(24 * time.Hour).finalise().
+		state("a window that the wrong clock opened"))
 
 	c = newCourt().opened(signal(workerA1, "sig", "short"))
 	c.opened(pointed(c.contract(workerB, "c-1", "sig"), 1)).end(loses).
@@ -294,7 +302,7 @@ func disputeLogs() (out []disputeVector) {
 			Signal: &dispute.Published{SignalID: fmt.Sprint("sig-", i), Agent: agent, Document: receiptHash(i), Horizon: "short",
 				Written: at - int64(299*i), Closes: at + 60, Basis: []string{"observed", "declared"}[i%2],
 				Receipts: []string{receiptHash(1), receiptHash(2), receiptHash(3)}, Sources: i%2 == 0,
-				Cites: []string{workerA2, workerB, workerC}, Verified: i > 0}}, nil)
+				Cites: []string{workerA2, workerB, workerC}, Registered: int64(i)}}, nil)
 	}
 	add(c.wait(time.Minute).finalise().state("signals that cite other agents"))
 	for i := range out {
@@ -551,6 +559,44 @@ func trialVectors() (out []disputeVector) {
 	return out
 }
 
+// appeals are disputes that arbiters decide, and another panel again.
+func appeals() *court {
+	c := newCourt().opened(newCourt().signal(workerA1, "sig", "short"))
+	c.opened(c.contract(workerB, "c-1", "sig"))
+	opened := c.log[1].Opened
+	decided := func(outcome, resolver string, until int64, votes ...int) *court {
+		r := dispute.Resolved{DisputeID: opened.DisputeID, Resolver: resolver, AppealUntil: until,
+			Finding: dispute.Finding{Outcome: outcome, Reason: "because"}}
+		for _, n := range votes {
+			r.Decisions = append(r.Decisions, receiptHash(n))
+			c.enter(dispute.Entry{At: c.now.Unix(), Voted: &dispute.Voted{DisputeID: opened.DisputeID,
+				Arbiter: fmt.Sprint("arbiter-", n), Decision: receiptHash(n), Outcome: outcome, Reason: "because"}}, nil)
+		}
+		slices.Sort(r.Decisions)
+		return c.enter(dispute.Entry{At: c.now.Unix(), Resolved: &r}, nil)
+	}
+	appeal := func(by, against, document string) dispute.Filing {
+		return dispute.Filing{Challenge: &dispute.Challenge{ChallengerID: by, TargetID: against, ChallengeType: "appeal",
+			TargetReceipts: []string{document}, Evidence: "It was read wrongly."}}
+	}
+	right := appeal(workerA1, workerB, opened.Document)
+	c.come("an appeal before the end", "dispute_closed", appeal(workerB, workerA1, opened.Document)).wait(time.Hour)
+	decided(accrual.ChallengerWins, dispute.ResolverArbiter, c.now.Unix()+72*3600, 1, 2).state("two arbiters have decided").
+		come("an appeal by the winner", "dispute_refused", appeal(workerB, workerA1, opened.Document)).
+		come("an appeal by another agent", "dispute_refused", appeal(workerC, workerB, opened.Document)).
+		come("an appeal about another document", "not_found", appeal(workerA1, workerB, receiptHash(1))).
+		come("an appeal", "ok", right).state("an appeal").come("the same appeal again", "ok", right).
+		wait(24 * time.Hour).finalise().state("an appeal outlives the window")
+	return decided(accrual.TargetWins, dispute.ResolverArbiter, 0, 3, 4).state("the appeal is won").
+		come("an appeal against that", "dispute_closed", appeal(workerB, workerA1, opened.Document))
+}
+
+// The longest registration that counts, and the shortest.
+const (
+	week    = 7 * 24 * 3600
+	longAgo = at - 3*week
+)
+
 func (d deployment) disputeTokens() (out []disputeVector) {
 	const resolution, decision = "dispute-resolution+jwt", "dispute-decision+jwt"
 	c := newCourt().opened(accuse(workerB, workerA1, "timing", 1)).end(accrual.ChallengerWins)
@@ -593,7 +639,8 @@ func (d deployment) disputeTokens() (out []disputeVector) {
 		{resolution, "target_id", "agent:worker-1"}, {resolution, "challenge_type", "general"},
 		{resolution, "challenge_type", "other"}, {resolution, "status", "pending"}, {resolution, "outcome", "draw"},
 		{resolution, "reason", ""}, {resolution, "resolver", "arbiter"}, {resolution, "resolver", "deadline"},
-		{resolution, "resolver", "target"}, {resolution, "malicious", true}, {resolution, "decision", otherHash},
+		{resolution, "resolver", "target"}, {resolution, "malicious", true}, {resolution, "decisions", []string{otherHash}},
+		{resolution, "appeal_until", at},
 		{resolution, "inputs", []string{"x"}}, {resolution, "inputs", []string{receiptHash(1), receiptHash(1)}},
 		{resolution, "opened_at", 0}, {resolution, "resolved_at", at - 1}, {resolution, "signal_id", "a b"},
 		{resolution, "log", map[string]any{"entries": 1, "head": otherHash}},

@@ -45,7 +45,6 @@ type filingJSON struct {
 	At         int64           `json:"at"`
 	Document   json.RawMessage `json:"document"`
 	Registered int64           `json:"registered,omitempty"`
-	Tier       string          `json:"tier"`
 	Receipts   []knownJSON     `json:"receipts,omitempty"`
 }
 
@@ -155,7 +154,7 @@ func (f disputesFile) verifyToken(v disputeVector) string {
 
 func (v disputeVector) file() (id string, entry json.RawMessage, err error) {
 	b := must(dispute.Replay(v.Log))
-	in := dispute.Filed{By: dispute.By{Tier: v.Filing.Tier}}
+	var in dispute.Filed
 	if v.Filing.Registered != 0 {
 		in.By.Registered = time.Unix(v.Filing.Registered, 0)
 	}
@@ -219,7 +218,7 @@ func stateOf(log []dispute.Entry) string {
 		Effective bool   `json:"effective"`
 	}
 	b := dispute.NewBook()
-	signals, disputes, periods, accounts := map[string]bool{}, map[string]standing{}, map[string]int64{},
+	signals, disputes, standings, accounts := map[string]bool{}, map[string]standing{}, map[string]int64{},
 		map[string][]accrual.Entry{}
 	var parties, published, opened []string
 	for _, e := range log {
@@ -245,10 +244,10 @@ func stateOf(log []dispute.Entry) string {
 		}
 	}
 	for _, id := range parties {
-		periods[id] = int64(b.Allowed(id, accrual.TierNew, time.Unix(0, 0)).Period / time.Second)
+		standings[id] = b.Standing(id, time.Unix(0, 0), time.Unix(0, 0))
 	}
 	return canonicalOf(
-		map[string]any{"log": b.Log(), "signals": signals, "disputes": disputes, "periods": periods,
+		map[string]any{"log": b.Log(), "signals": signals, "disputes": disputes, "standings": standings,
 			"accounts": accounts})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
 )
 
 // tries is the number of worlds behind a mean.
@@ -128,7 +129,7 @@ func spams(w *world, a *agent) {
 	s := w.publish(w.helper("other", "agent:h"), true)
 	w.contest(a, s)
 	for range 8 {
-		w.file(a, s)
+		w.file(a, s, dispute.TypeTiming)
 	}
 }
 

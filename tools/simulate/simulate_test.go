@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -18,6 +19,35 @@ func TestPage(t *testing.T) {
 			s.text())
 	}
 	t.Run("what the page says of it", func(t *testing.T) { holds(t, s) })
+	if page, err = os.ReadFile("../../docs/disputes.md"); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := tables.In(string(page)); !ok || got != "\n"+economics() {
+		t.Error("docs/disputes.md has other tables than the simulation writes; run make simulate, and see what has changed")
+	}
+}
+
+// TestEconomics: the effect of an attack grows at most in proportion to the keys, and in its first day no key has any.
+func TestEconomics(t *testing.T) {
+	before := end(colluding, nil)
+	for _, b := range []bench{{arbiters: 1}, {arbiters: 3}, {arbiters: 3, appeals: true}} {
+		one := before - accused(1, b).r
+		for _, n := range []int{10, 100} {
+			f := accused(n, b)
+			if fall := before - f.r; fall > float64(n)*max(one, 2) {
+				t.Errorf("%d keys lower R by %v, and one by %v (%+v)", n, fall, one, b)
+			}
+			if f.accusations > float64(n*days/(dispute.Stake+1)) {
+				t.Errorf("%d keys lose %v disputes in a month", n, f.accusations)
+			}
+		}
+	}
+	if one, many := itself(0), itself(100); many > one {
+		t.Errorf("disputes with its own keys raise R from %v to %v", one, many)
+	}
+	if got := room(100, day-1); got != dispute.MaxRunning {
+		t.Errorf("keys in their first day leave another %d signals", got)
+	}
 }
 
 func holds(t *testing.T, s study) {
@@ -61,9 +91,10 @@ func holds(t *testing.T, s study) {
 
 func TestSimulate(t *testing.T) {
 	dir := t.TempDir()
-	docs := dir + "/page.md"
-	check.Must(t, os.WriteFile(docs, []byte("no place"), 0o600))
-	if err := simulate(1, docs); err == nil {
+	for _, page := range []string{"/reputation.md", "/disputes.md"} {
+		check.Must(t, os.WriteFile(dir+page, []byte("no place"), 0o600))
+	}
+	if err := simulate(1, dir); err == nil {
 		t.Error("a page without a place for tables is written")
 	}
 }

@@ -38,7 +38,7 @@ type agent struct {
 	random  *rand.Rand
 	log     *accrual.Account
 	entries []accrual.Entry // of the log
-	opened  []int64         // times of opening disputes
+	since   int64           // of its registration, or 0
 	gone    bool            // gave up its name
 }
 
@@ -59,6 +59,8 @@ type world struct {
 	book    *dispute.Book
 	today   []*signal // that were published today
 	counter int
+	// accusations are the disputes before arbiters.
+	accusations int
 }
 
 func newWorld(seed uint64) *world {
@@ -112,9 +114,9 @@ func (a *agent) add(e accrual.Entry) {
 	}
 }
 
-// of describes an author. All agents have passed a verification.
+// of describes an author. All agents have passed a verification, long ago but for the keys of an attack.
 func (a *agent) of() dispute.By {
-	return dispute.By{Registered: time.Unix(1, 0), Tier: a.log.Reputation(scoring).Tier}
+	return dispute.By{Registered: time.Unix(max(1, a.since), 0)}
 }
 
 // work enters a session with its own event.
@@ -141,16 +143,9 @@ func (w *world) publish(a *agent, sound bool, cites ...string) *signal {
 	return s
 }
 
-// may reports whether an agent may open a dispute now. No agent breaks the rate on purpose.
+// may reports whether an agent may open a dispute now. No agent files one without standing on purpose.
 func (w *world) may(a *agent) bool {
-	allowed := w.book.Allowed(a.String(), a.of().Tier, w.clock())
-	recent := 0
-	for _, at := range a.opened {
-		if at > w.now-int64(allowed.Period/time.Second) {
-			recent++
-		}
-	}
-	return recent < allowed.Disputes
+	return w.book.Standing(a.String(), a.of().Registered, w.clock()) >= dispute.Stake
 }
 
 // contest lets an agent dispute a signal, if it may. Receipts decide, so the right side wins.
@@ -158,11 +153,10 @@ func (w *world) contest(challenger *agent, s *signal) {
 	if !w.may(challenger) {
 		return
 	}
-	id, e := w.file(challenger, s)
+	id, e := w.file(challenger, s, dispute.TypeTiming)
 	if e == nil || e.Opened == nil {
 		return
 	}
-	challenger.opened = append(challenger.opened, w.now)
 	f := dispute.Finding{Outcome: accrual.TargetWins, Reason: dispute.ReasonNothingFound}
 	if !s.sound {
 		f = dispute.Finding{Outcome: accrual.ChallengerWins, Reason: dispute.ReasonOverlap, Fault: s.receipt.Hash}
@@ -172,14 +166,14 @@ func (w *world) contest(challenger *agent, s *signal) {
 }
 
 // file files a dispute and returns the entry: the dispute, a violation, or nil for a plain refusal.
-func (w *world) file(challenger *agent, s *signal) (id string, e *dispute.Entry) {
+func (w *world) file(challenger *agent, s *signal, kind string) (id string, e *dispute.Entry) {
 	// A refusal is an answer here.
 	id, e, _ = w.book.File(dispute.DefaultRules,
 		dispute.Filed{By: challenger.of(), Receipts: []dispute.Known{s.receipt},
 			Filing: dispute.Filing{Contract: &dispute.Contract{
 				ChallengeID: w.id("contract-"), OriginalSignalID: s.id, ChallengerAgentID: challenger.String(),
 				CounterClaim: "so it is not", ReasoningTrace: "because", Timestamp: w.now,
-				ChallengeType: dispute.TypeTiming,
+				ChallengeType: kind,
 			}}}, w.clock())
 	if e != nil {
 		w.enter(*e)

@@ -28,7 +28,7 @@ func keysRoot() *cobra.Command {
 	var name, out, held string
 	var postQuantum, asJSON bool
 	c := &cobra.Command{
-		Use: "root --name NAME --out DIR", Short: "Make a root key: the registry's, the auditor's or an arbiter's",
+		Use: "root --name NAME --out DIR", Short: "Make a root key: the registry's, the auditor's, an arbiter's or the operator's",
 		Args: cli.NoArgs,
 		Example: `  mediator keys root --name registry --out roots
   mediator keys root --name auditor --out roots --post-quantum`,

@@ -22,7 +22,9 @@ import (
 const maxDispute = 1 << 20
 
 // Dispute returns the commands about disputes.
-func Dispute() *cobra.Command { return cli.Group("dispute", "Disputes between agents", resolve()) }
+func Dispute() *cobra.Command {
+	return cli.Group("dispute", "Disputes between agents", resolve(), clock())
+}
 
 func resolve() *cobra.Command {
 	var d dispute.Decision
@@ -38,8 +40,8 @@ func resolve() *cobra.Command {
 without one. Read the dispute in the file first; the signed decision names that document by its hash. The second form
 hands a decision over to the node. Anybody may do that.
 
-Make the key like a root (mediator keys root --name arbiter). The node's disputes.arbiter names the public file.
-Neither party may hold the private one. A decision is good for seven days.`,
+Make the key like a root (mediator keys root --name arbiter). The node's disputes.arbiters name the public files;
+more than half of them must agree. No party may hold a private one. A decision is good for seven days.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			of, err := readDispute(args[0])
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -69,7 +70,10 @@ func Plan(c *config.Reputation) (daemon.Plan, error) {
 		}
 	}
 	if d := c.Disputes; d != nil {
-		p.Public = append(p.Public, d.Arbiter)
+		p.Public = append(p.Public, d.Operator)
+		for _, a := range slices.Concat(d.Arbiters, d.Appeal) {
+			p.Public = append(p.Public, a.Key)
+		}
 	}
 	for _, o := range c.Owners {
 		p.Public = append(p.Public, o.Registry, o.Bundle)
@@ -104,7 +108,8 @@ func (p *process) Roles(process *daemon.Process) error {
 	}
 	if c := p.config.Disputes; c != nil {
 		p.disputes = &reputation.Disputes{
-			Rules: c.Rules(), Registered: p.registered, Key: key, Arbiter: c.ArbiterRoot, Audience: p.config.Audience,
+			Rules: c.Rules(), Registered: p.registered, Key: key, Court: c.Court(), Operator: c.OperatorRoot,
+			Audience: p.config.Audience,
 		}
 		// They are about the past, and do not change.
 		o.Lifetime = dispute.ResolutionKind.MaxLifetime

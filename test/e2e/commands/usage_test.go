@@ -79,6 +79,7 @@ func TestPrintsJSON(t *testing.T) {
 		"config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON",
 		"challenge verify":  "is JSON",
 		"capability verify": "is JSON", "reputation show": "is JSON", "dispute resolve": "a token, or is JSON",
+		"dispute clock":   "a token, or is JSON",
 		"hash-payload":    "one word; its --json is ActionProof's, and hidden",
 		"preset add":      "a difference",
 		"vault bootstrap": "commands, or what was done",

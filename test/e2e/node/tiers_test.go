@@ -219,7 +219,7 @@ func registered(t *testing.T, state string, agents ...string) {
 	s, err := verification.Open(t.Context(), state+"/verification.db", "", time.Now)
 	check.Must(t, err)
 	defer s.Close()
-	at := time.Now().Add(-time.Hour)
+	at := time.Now().Add(-10 * 24 * time.Hour)
 	session := verification.Session{ID: "registered", Opened: at.UnixMilli(), State: verification.Completed}
 	check.Must(t, s.Begin(t.Context(), session, 1, 1))
 	check.Must(t, s.Update(t.Context(), session, verification.Effects{Agents: agents, At: at}))
@@ -227,7 +227,7 @@ func registered(t *testing.T, state string, agents ...string) {
 
 func TestDisputeScripts(t *testing.T) {
 	t.Parallel()
-	n := kit.NewNode(t, quickConfig+"disputes: {arbiter: arbiter.jwk, windows: {short: 1h}}\n")
+	n := kit.NewNode(t, quickConfig+"disputes: {arbiters: [{key: arbiter.jwk}], windows: {short: 1h}}\n")
 	quickly(t, n)
 	kit.Run(t, "keys", "root", "--name", "arbiter", "--out", n.Dir)
 	one, two := nodetest.NewStranger(t), nodetest.NewStranger(t)
@@ -280,7 +280,7 @@ func prepareSpeakingRig(t *testing.T) tiersRig {
 	t.Helper()
 	r := prepareTiersRig(t, func(file string) string {
 		if strings.Contains(file, "\nbelievedHosts: ") {
-			return kit.WithDisputes(file, "arbiter: arbiter.jwk, windows: {short: 5s}")
+			return kit.WithDisputes(file, "arbiters: [{key: arbiter.jwk}], windows: {short: 5s}")
 		}
 		return kit.Speaking(file)
 	})

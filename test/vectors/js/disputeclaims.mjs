@@ -3,7 +3,7 @@ import { bytesIn, isHash } from './refusal.mjs';
 
 export const resolution = {
   dispute_id: 's', challenger_id: 's', target_id: 's', challenge_type: 's', 'signal_id?': 's', document: 's', opened_at: 'i', status: 's', outcome: 's', resolver: 's',
-  reason: 's', 'malicious?': 'b', 'inputs?': 'l', 'decision?': 's', resolved_at: 'i', log: { entries: 'i', head: 's' }, probabilistic: 'b', nonHumanIdentityProven: 'b',
+  reason: 's', 'malicious?': 'b', 'inputs?': 'l', 'decisions?': 'l', resolved_at: 'i', 'appeal_until?': 'i', log: { entries: 'i', head: 's' }, probabilistic: 'b', nonHumanIdentityProven: 'b',
 };
 export const decision = { dispute_id: 's', document: 's', outcome: 's', reason: 's', 'malicious?': 'b' };
 
@@ -23,9 +23,12 @@ export function soundResolution(c) {
   if (!isAgent(c.challenger_id) || !isAgent(c.target_id) || c.challenger_id === c.target_id) return false;
   if (c.signal_id !== undefined && !/^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/.test(c.signal_id)) return false;
   const general = type === 'general';
-  const by = { automated: !general, arbiter: general, deadline: outcome === 'inconclusive' }[resolver];
+  const by = { automated: !general, arbiter: general, deadline: general || outcome === 'inconclusive' }[resolver];
   if (!['timing', 'knowledge', 'consistency', 'general'].includes(type) || !by) return false;
-  if ((resolver === 'arbiter') !== (c.decision !== undefined) || (c.decision !== undefined && !isHash(c.decision))) return false;
+  const { decisions = [], appeal_until: until } = c;
+  const sorted = decisions.length <= 15 && decisions.every((name, i) => isHash(name) && (i === 0 || decisions[i - 1] < name));
+  if ((resolver === 'arbiter') !== (decisions.length > 0) || !sorted) return false;
+  if (until !== undefined && (until < 1 || resolver !== 'arbiter')) return false;
   return c.status === 'resolved' && c.opened_at >= 1 && c.resolved_at >= c.opened_at && log.entries >= 2 && isHash(log.head);
 }
 

@@ -5,7 +5,7 @@ import { Refusal, hash, isHash, refuse, refuseIf } from './refusal.mjs';
 import { treeHead } from './verification.mjs';
 
 const DAY = 86400;
-const PER_DAY = { new: 1, building: 2, established: 4, trusted: 8, verified: 16 };
+const STAKE = 7; // days of standing
 const TYPES = ['timing', 'knowledge', 'consistency', 'general'];
 
 // --- documents
@@ -39,7 +39,7 @@ const forms = {
     'signature?': isText(16384), 'challenge_type?': among(...TYPES), 'target_receipts?': isHashes,
   },
   challenge: {
-    challenger_id: isAgent, target_id: isAgent, target_receipts: isHashes, challenge_type: among(...TYPES), 'evidence?': isText(16384), 'timestamp?': isTime,
+    challenger_id: isAgent, target_id: isAgent, target_receipts: isHashes, challenge_type: among(...TYPES, 'appeal'), 'evidence?': isText(16384), 'timestamp?': isTime,
     'signature?': isText(16384),
   },
 };
@@ -69,6 +69,7 @@ export function readDocument(kind, text) {
   }
   const form = forms[kind === 'signal' ? kind : kindOf(document)];
   refuseIf(!fits(document, form), 'statement_malformed');
+  refuseIf(document.challenge_type === 'appeal' && document.target_receipts.length > 1, 'statement_malformed');
   return { document, hash: hash(unsigned(document)) };
 }
 
@@ -87,7 +88,6 @@ export function verifyOwn(document) {
 const ownerOf = (id) => (id.startsWith('did:') ? undefined : id.slice(0, 43));
 const sameOwner = (a, b) => ownerOf(a) === undefined || ownerOf(b) === undefined || ownerOf(a) === ownerOf(b);
 const pairOf = (a, b) => [a, b].sort().join(' ');
-const later = (times, moment) => times.filter((t) => t > moment);
 
 /** What follows from a log, entry by entry. */
 export class Book {
@@ -106,7 +106,7 @@ export class Book {
   }
 
   of(id) {
-    if (!this.agents.has(id)) this.agents.set(id, { open: 0, opened: [], lost: [], fell: -1, falls: [], violations: [] });
+    if (!this.agents.has(id)) this.agents.set(id, { open: 0, from: 0, fell: -1, falls: [], violations: [] });
     return this.agents.get(id);
   }
 
@@ -116,13 +116,14 @@ export class Book {
 
   add(entry) {
     this.leaves.push(canonical(entry));
-    const { at, signal, final, opened, reviewing, resolved, violation } = entry;
+    const { at, signal, final, opened, reviewing, appealed, resolved, violation, set_back: setBack } = entry;
     this.last = at;
     if (signal) {
       this.signals.set(signal.signal_id, { ...signal, at, final: false, resolved: [] });
       this.of(signal.agent_id).open++;
     }
-    if (final) {
+    if (final?.dispute_id) this.ended(final.dispute_id, at);
+    if (final?.signal_id) {
       const s = this.signals.get(final.signal_id);
       Object.assign(s, { final: true, over: at });
       this.of(s.agent_id).open--;
@@ -132,23 +133,51 @@ export class Book {
     if (opened) {
       this.disputes.set(opened.dispute_id, { ...opened, at, status: 'pending', outcome: '', effective: false });
       this.substances.set(opened.substance, opened.dispute_id);
-      this.of(opened.challenger_id).opened.push(at);
+      this.spend(opened.challenger_id, opened.registered, { at, days: 1 });
       this.parties.add(opened.challenger_id).add(opened.target_id);
       this.account(opened.target_id, { at, dispute: { dispute_id: opened.dispute_id } });
     }
     if (reviewing) this.disputes.get(reviewing.dispute_id).status = 'reviewing';
     if (resolved) {
       const d = this.disputes.get(resolved.dispute_id);
-      Object.assign(d, { status: 'resolved', outcome: resolved.outcome, fault: resolved.fault, malicious: Boolean(resolved.malicious) });
-      const s = this.signals.get(d.signal_id);
-      if (s && !s.final) s.resolved.push(d.dispute_id);
-      else this.end(d.dispute_id, at);
+      Object.assign(d, { status: 'resolved', outcome: resolved.outcome, fault: resolved.fault, malicious: Boolean(resolved.malicious), resolvedAt: at });
+      d.until = resolved.appeal_until;
+      if (!d.until) this.ended(d.dispute_id, at);
     }
+    if (appealed) Object.assign(this.disputes.get(appealed.dispute_id), { status: 'reviewing', since: at, deadline: appealed.deadline, appeal: appealed.document, until: 0 });
+    if (setBack) this.setBack(at);
     if (violation) {
       this.of(violation.agent_id).violations.push({ at, rule: violation.rule, document: violation.document });
       this.account(violation.agent_id, { at, violation: { rule: violation.rule } });
     }
     this.forget();
+  }
+
+  /** A dispute has ended, and counts once its signal is final. */
+  ended(id, at) {
+    const s = this.signals.get(this.disputes.get(id).signal_id);
+    if (s && !s.final) s.resolved.push(id);
+    else this.end(id, at);
+  }
+
+  /** A wrong clock has been set back to a time: nothing is later. */
+  setBack(to) {
+    const late = (t) => Math.max(0, (t ?? 0) - to);
+    const early = (of, ...names) => names.forEach((name) => of[name] !== undefined && (of[name] = Math.min(of[name], to)));
+    for (const s of this.signals.values()) {
+      s.closes -= late(s.at);
+      early(s, 'at', 'over');
+    }
+    for (const d of this.disputes.values()) {
+      d.deadline -= late(d.since ?? d.at);
+      if (d.until) d.until -= late(d.resolvedAt);
+      early(d, 'at', 'since', 'resolvedAt', 'over');
+    }
+    for (const a of this.agents.values()) {
+      a.from -= late(a.acted);
+      early(a, 'fell', 'acted');
+      for (const v of a.violations) early(v, 'at');
+    }
   }
 
   /** A dispute counts from now on. */
@@ -165,8 +194,14 @@ export class Book {
     const bonus = outcome !== 'inconclusive' && !sameOwner(challenger, target) && !this.pairs.has(pair);
     if (bonus) this.pairs.add(pair);
     Object.assign(d, { effective: true, over: at });
-    if (outcome === 'target_wins') this.of(challenger).lost.push(at);
-    if (outcome === 'challenger_wins') this.of(target).fell = at;
+    if (outcome === 'target_wins') {
+      this.spend(challenger, d.registered, { at, days: STAKE });
+      this.of(target).from -= DAY;
+    }
+    if (outcome === 'challenger_wins') {
+      this.of(challenger).from -= 2 * DAY;
+      this.of(target).fell = at;
+    }
     if (malicious) this.of(challenger).violations.push({ at, rule: 'malicious', document: d.document });
     const gains = (winner) => (bonus && outcome === winner ? { bonus } : {});
     this.account(target, { at, dispute: { dispute_id: id, outcome, ...gains('target_wins'), other: challenger, about } });
@@ -178,7 +213,7 @@ export class Book {
   note(s, at) {
     const owner = ownerOf(s.agent_id);
     const timestamp = Math.abs(s.at - s.written) <= 300;
-    const found = { trace: s.basis === 'observed', sources: Boolean(s.sources), context: owner !== undefined, verification: Boolean(s.verified), timestamp, schema: true };
+    const found = { trace: s.basis === 'observed', sources: Boolean(s.sources), context: owner !== undefined, verification: Boolean(s.registered), timestamp, schema: true };
     this.account(s.agent_id, { at, signal: { signal_id: s.signal_id, ...found } });
     for (const agent of s.cites ?? []) {
       const citation = `${owner ?? ''} ${agent}`;
@@ -206,18 +241,21 @@ export class Book {
     return Math.max(now, this.last);
   }
 
-  /** For how long an agent's disputes count against its rate. */
-  period(id, now) {
-    const losses = later(this.agents.get(id)?.lost ?? [], this.time(now) - 30 * DAY).length;
-    return DAY * 2 ** Math.min(4, losses);
+  /** What an agent can lose, in seconds. */
+  standing(id, registered, at) {
+    return Math.min(at - Math.max(registered, this.agents.get(id)?.from ?? 0), 21 * DAY);
+  }
+
+  spend(id, registered, { at, days }) {
+    Object.assign(this.of(id), { from: at - this.standing(id, registered, at) + days * DAY, acted: at });
   }
 
   state() {
-    const periods = Object.fromEntries([...this.parties].map((id) => [id, this.period(id, 0)]));
-    const standing = ([id, { status, outcome, effective }]) => [id, { status, outcome, effective }];
+    const standings = Object.fromEntries([...this.parties].map((id) => [id, Math.floor(this.standing(id, 0, this.last) / DAY)]));
+    const ends = ([id, { status, outcome, effective }]) => [id, { status, outcome, effective }];
     return {
       log: this.log, signals: Object.fromEntries([...this.signals].map(([id, s]) => [id, s.final])),
-      disputes: Object.fromEntries([...this.disputes].map(standing)), periods, accounts: this.accounts,
+      disputes: Object.fromEntries([...this.disputes].map(ends)), standings, accounts: this.accounts,
     };
   }
 
@@ -236,16 +274,17 @@ export class Book {
     const { signal_id, agent_id, horizon, timestamp, rests_on: rests = {} } = document;
     const signal = { signal_id, agent_id, document: name, horizon, written: timestamp, closes: at + windows[horizon], basis: 'declared' };
     if (rests.receipts) signal.receipts = rests.receipts;
-    if (registered) signal.verified = true;
+    if (registered) signal.registered = registered;
     return { entry: { at, signal } };
   }
 
   /** A contract or a challenge that comes in: the dispute and the entry, and the code where it is refused. */
-  file({ at: now, document, registered = 0, tier, receipts: known = [] }, deadline) {
+  file({ at: now, document, registered = 0, receipts: known = [] }, deadline) {
     const name = hash(unsigned(document));
     const id = `dsp_${name.slice(0, 32)}`;
     if (this.disputes.has(id)) return { id };
     checkTime(document, now);
+    if (document.challenge_type === 'appeal') return this.appeal(document, name, { now, deadline });
     refuseIf(registered === 0, 'dispute_refused');
     const challenger = authorOf(document);
     const contract = kindOf(document) === 'contract';
@@ -261,13 +300,27 @@ export class Book {
       challenger_id: challenger, target_id: target, signal_id: signal?.signal_id ?? '', challenge_type: type, target_receipts: [...receipts].sort(), words,
     }));
     const at = this.time(now);
-    const [rule, code] = this.broken({ signal, substance, challenger, tier, now }) ?? [];
+    const [rule, code] = this.broken({ signal, substance, challenger, registered, now }) ?? [];
     if (rule) return { code, entry: this.violation(challenger, rule, name, at) };
     refuseIf(contract && [...this.disputes.values()].some((d) => d.challenger_id === challenger && d.challenge_id === document.challenge_id), 'id_taken');
-    const opened = { dispute_id: id, challenger_id: challenger, target_id: target, challenge_type: type, document: name, substance, tier, deadline: at + deadline };
+    const standing = Math.floor(this.standing(challenger, registered, at) / DAY);
+    const opened = { dispute_id: id, challenger_id: challenger, target_id: target, challenge_type: type, document: name, substance, registered, standing, deadline: at + deadline };
     if (contract) Object.assign(opened, { signal_id: signal.signal_id, challenge_id: document.challenge_id });
     if (receipts.length > 0) opened.target_receipts = receipts;
     return { id, entry: { at, opened } };
+  }
+
+  /** An appeal: the agent that has lost opens the dispute again. */
+  appeal({ challenger_id: by, target_id: against, target_receipts: [document] }, name, { now, deadline }) {
+    const id = `dsp_${document.slice(0, 32)}`;
+    const d = this.disputes.get(id);
+    refuseIf(d?.document !== document, 'not_found');
+    if (d.appeal === name) return { id };
+    const at = this.time(now);
+    refuseIf(d.appeal || at >= (d.until ?? 0), 'dispute_closed');
+    const [loser, winner] = d.outcome === 'challenger_wins' ? [d.target_id, d.challenger_id] : [d.challenger_id, d.target_id];
+    refuseIf(d.outcome === 'inconclusive' || by !== loser || against !== winner, 'dispute_refused');
+    return { id, entry: { at, appealed: { dispute_id: id, document: name, deadline: at + deadline } } };
   }
 
   checkReceipts(receipts, known, { type, target }) {
@@ -282,13 +335,12 @@ export class Book {
   }
 
   /** The rule that a dispute breaks, and its code. */
-  broken({ signal, substance, challenger, tier, now }) {
+  broken({ signal, substance, challenger, registered, now }) {
     const at = this.time(now);
     if (signal && (signal.final || at >= signal.closes)) return ['window', 'dispute_closed'];
     const before = this.disputes.get(this.substances.get(substance));
     if (before && before.outcome !== 'inconclusive') return ['identical', 'dispute_closed'];
-    const opened = later(this.agents.get(challenger)?.opened ?? [], at - this.period(challenger, now));
-    return opened.length >= (PER_DAY[tier] ?? 0) ? ['rate', 'dispute_rate'] : undefined;
+    return this.standing(challenger, registered, at) < STAKE * DAY ? ['rate', 'dispute_rate'] : undefined;
   }
 
   violation(agent, rule, document, at) {

@@ -53,6 +53,11 @@ class History {
       this.events.set(session.event_id, sessions.set(session.session_id, session));
     }
     if (signal) this.signals.push(worth(signal));
+    if (signal?.verification && !this.owner) { // elsewhere: all that is seen are its days
+      const today = at - (at % DAY);
+      if (today > (this.day ?? 0)) this.events.set(today, new Map([[0, { score: 30, interactions: 1, hosts: [''] }]]));
+      this.day = Math.max(today, this.day ?? 0);
+    }
     if (cited) this.credit(this.citedBy, cited.by);
     if (violation) this.violations.push(at);
     if (dispute?.outcome === 'target_wins') this.credit(this.survived, dispute.other);
@@ -66,7 +71,7 @@ class History {
 
   credit(owners, other) {
     const owner = other && ownerOf(other);
-    if (owner && this.owner && owner !== this.owner) owners.add(owner);
+    if (owner && owner !== this.owner) owners.add(owner);
   }
 
   outcomes() {
@@ -115,25 +120,35 @@ const none = () => ({
 /** The rating at a time that follows from a log. */
 export function ratingOf(log, { agent, scoringHash, at }) {
   const history = new History(agent, scoringHash);
-  const asOf = at - (at % DAY);
+  const dayOf = (time) => time - (time % DAY);
   const rating = none();
   let lacks = ['sessions', 'signals'];
   let last = 0;
-  let next = 0;
-  for (let midnight = log.length > 0 ? log[0].at - (log[0].at % DAY) + DAY : Infinity; midnight <= asOf; midnight += DAY) {
-    for (; next < log.length && Math.max(last, log[next].at) < midnight; next++) {
-      last = Math.max(last, log[next].at);
-      history.take(log[next], last);
-    }
+  let day = dayOf(log[0]?.at ?? at);
+  const advance = (to) => {
+    for (; day < to; day += DAY) step(day + DAY);
+  };
+  const step = (midnight) => {
     const outcomes = history.outcomes();
     lacks = [...(outcomes.length < TEN ? ['sessions'] : []), ...(history.signals.length === 0 ? ['signals'] : [])];
-    if (lacks.length > 0) continue;
+    if (lacks.length > 0) return;
     rating.inputs = history.inputs(outcomes, midnight);
     rating.factors = factorsOf(rating.inputs);
     rating.r_today = todayOf(rating.factors);
     rating.r = round(within(0.15 * rating.r_today + 0.85 * rating.r, rating.r - 8, rating.r + 8));
     rating.r_tier = ratingTier(rating.r);
     rating.steps++;
+  };
+  for (const entry of log) {
+    if (entry.at < last - 2 * DAY) { // the node's clock was wrong, and has been set back
+      [last, day] = [entry.at, dayOf(entry.at)];
+      const late = Math.max(0, ...history.violations.map((v) => v - last));
+      history.violations = history.violations.map((v) => v - late);
+    }
+    last = Math.max(last, entry.at);
+    advance(dayOf(last));
+    history.take(entry, last);
   }
-  return { ...rating, as_of: asOf, measured: lacks.length === 0, ...(lacks.length > 0 && { lacks }) };
+  advance(dayOf(at));
+  return { ...rating, as_of: day, measured: lacks.length === 0, ...(lacks.length > 0 && { lacks }) };
 }

@@ -42,12 +42,13 @@ function lowerOf(scores) {
 function derived({ score_history: history, total_interactions: total, flagged_interactions: flagged, challenges_lost: lost, dispute_points: given = 0 }) {
   const scores = history.map((s) => s.score);
   const points = scores.length === 0 ? 0 : given;
-  const score = round(Math.min(100, Math.max(0, mean(scores) + points)));
+  const disputed = lost > 0 && history.length < WINDOW;
+  const score = disputed ? 0 : round(Math.min(100, Math.max(0, mean(scores) + points)));
   const ranked = Math.min(score, round(mean(scores)));
   const tier = TIERS.findLast((t) => ranked >= t.score && total - flagged >= t.interactions && !(t.spotless && lost > 0));
   return {
-    current_score: score, coverage: round(mean(history.map((s) => s.coverage))), score_trend: trendOf(scores), lower: round(Math.max(0, lowerOf(scores) + Math.min(0, points))),
-    provisional: history.length < WINDOW, disputed: lost > 0 && history.length < WINDOW, tier: tier.name,
+    current_score: score, coverage: round(mean(history.map((s) => s.coverage))), score_trend: trendOf(scores),
+    lower: disputed ? 0 : round(Math.max(0, lowerOf(scores) + Math.min(0, points))), provisional: history.length < WINDOW, disputed, tier: tier.name,
   };
 }
 

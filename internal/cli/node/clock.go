@@ -1,0 +1,68 @@
+package node
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/reputation/accrual"
+)
+
+func clock() *cobra.Command {
+	var key, audience string
+	var node address
+	c := &cobra.Command{
+		Use: "clock [FILE]", Short: "Set the time of a node's log of disputes back, after its clock was wrong",
+		Args: cobra.MaximumNArgs(1),
+		Example: `  mediator dispute clock --operator-key operator.key.jwk --audience mediator-reputation > clock.jwt
+  mediator dispute clock clock.jwt --node unix:/run/mediator/reputation.sock`,
+		Long: `The first form signs a statement of the time and prints it. It needs no network, but a right clock. The second form
+hands the statement over to the node within an hour. First set the node's clock, or its database's, right.
+
+The statement becomes an entry of the log, for everybody to see. Times that the wrong clock has dated later become its
+time. What has ended stays ended.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				token, err := files.Read(args[0])
+				if err != nil {
+					return err
+				}
+				var log accrual.Log
+				if err := node.call(c.Context(), http.MethodPost, "/v1/disputes/clock",
+					map[string]string{"clock": strings.TrimSpace(string(token))}, &log); err != nil {
+					return err
+				}
+				return cli.WriteJSON(c.OutOrStdout(), log)
+			}
+			operator, err := keyring.OpenRootKey(c.Context(), key, c.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			defer operator.Close()
+			token, err := keyring.StateTime(c.Context(), operator, audience, time.Now)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), token)
+			return err
+		},
+	}
+	c.Flags().StringVar(&key, "operator-key", "", "the operator's private key")
+	c.Flags().StringVar(&audience, "audience", "", "the node's audience, as its configuration has it")
+	node.flags(c)
+	cli.Check(c, func(c *cobra.Command) error {
+		for _, name := range []string{"operator-key", "audience"} {
+			if c.Flags().Changed(name) == (c.Flags().NArg() == 1) {
+				return cli.Usagef("%s takes either FILE, or --operator-key and --audience", c.CommandPath())
+			}
+		}
+		return nil
+	})
+	return c
+}

@@ -1,0 +1,116 @@
+package reputation
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/internal/limit"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+const (
+	// jump is the difference from the process's own count of time that a clock may show.
+	jump = time.Minute
+	// stands is the time after which a clock that has jumped is believed: it was set right, or the machine slept.
+	stands = 10 * time.Minute
+)
+
+// clock reads the log's clock and refuses a time to which it has jumped. A wrong time in the log would stay: it closes
+// windows, and no later entry can be older.
+type clock struct {
+	read func(context.Context) (time.Time, error)
+	own  func() time.Time // whose differences are right even while it is set
+
+	mu               sync.Mutex // guards what follows
+	believed, jumped glance     // the last one, and the first after a jump
+}
+
+// glance is a time that the clock showed, and the process's own at that moment.
+type glance struct{ shown, own time.Time }
+
+// off returns the difference of a later glance from what should have been shown.
+func (r glance) off(later glance) time.Duration {
+	return later.shown.Sub(r.shown) - later.own.Sub(r.own)
+}
+
+func (c *clock) look(ctx context.Context) (glance, error) {
+	shown, err := c.read(ctx)
+	return glance{shown.Round(0), c.own()}, err // without the monotonic part, so that a jump is seen
+}
+
+// now returns the time for the next entry.
+func (c *clock) now(ctx context.Context) (time.Time, error) {
+	r, err := c.look(ctx)
+	if err != nil {
+		return r.shown, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if off := c.believed.off(r); !c.believed.own.IsZero() && off.Abs() > jump {
+		if c.jumped.own.IsZero() || c.jumped.off(r).Abs() > jump {
+			c.jumped = r
+		}
+		if since := r.own.Sub(c.jumped.own); since < stands {
+			return r.shown, limit.After(stands-since, refusal.New("clock_skew",
+				"the clock of the log of disputes has jumped by %s: the log waits until it is set back, or has run on", off))
+		}
+	}
+	c.believed, c.jumped = r, glance{}
+	return r.shown, nil
+}
+
+// believe returns the time without looking for a jump, and takes it as right from now on.
+func (c *clock) believe(ctx context.Context) (time.Time, error) {
+	r, err := c.look(ctx)
+	if err == nil {
+		c.mu.Lock()
+		c.believed, c.jumped = r, glance{}
+		c.mu.Unlock()
+	}
+	return r.shown, err
+}
+
+// SetBack sets the log's time back by the operator's statement of the right time, after a clock that was wrong for long
+// has dated entries in the future. It returns the state of the log.
+func (s *Service) SetBack(ctx context.Context, token string) (accrual.Log, error) {
+	log, err := s.setBack(ctx, token)
+	if err != nil {
+		return log, s.refused(Spoken{}, err)
+	}
+	return log, nil
+}
+
+func (s *Service) setBack(ctx context.Context, token string) (log accrual.Log, err error) {
+	switch {
+	case s.o.Disputes == nil:
+		return log, errOff
+	case s.operator == nil:
+		return log, refusal.New("not_configured", "the node has no operator's key for its log of disputes")
+	}
+	root := s.o.Disputes.Operator
+	stated, err := evidence.Open(s.operator, dispute.ClockKind, token, evidence.Expected{
+		Issuers: []string{root.KeyID}, Audiences: []string{s.o.Disputes.Audience}, KeyIDs: []string{root.KeyID},
+		MaxAge: dispute.ClockLifetime,
+	})
+	if err != nil {
+		return log, err
+	}
+	now, err := s.docket.clock.believe(ctx)
+	if err != nil {
+		return log, err
+	}
+	return log, s.step(ctx, func(book *dispute.Book, _ time.Time) error {
+		e, err := book.SetBack(token, stated.Claims(), now)
+		if err != nil {
+			return err
+		}
+		err = s.proceed(ctx, book, e, store.Step{})
+		log = book.Log()
+		return err
+	})
+}
