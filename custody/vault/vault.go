@@ -94,7 +94,7 @@ func NewServer(o Options) (*Server, error) {
 	if s.base, err = api.NewClient(&api.Config{
 		Address: o.Address, HttpClient: &http.Client{Transport: bounded{s.transport}},
 		Timeout:    patientTimeout, // a context bounds each other request
-		MaxRetries: 0,            // a post does not wait for retries of a second
+		MaxRetries: 0,              // a post does not wait for retries of a second
 	}); err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}

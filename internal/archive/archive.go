@@ -147,7 +147,9 @@ func newTrust(roots []evidence.Root, b evidence.Bundle, h evidence.History) (*Tr
 }
 
 // RootFiles returns the public files of the roots.
-func (t *Trust) RootFiles() (registry, auditor json.RawMessage) { return t.files.Registry, t.files.Auditor }
+func (t *Trust) RootFiles() (registry, auditor json.RawMessage) {
+	return t.files.Registry, t.files.Auditor
+}
 
 func (t *Trust) forget() {
 	t.bases = make(map[bool]believed)
