@@ -138,7 +138,9 @@ func TestWithoutNode(t *testing.T) {
 
 func TestAProcessDoesNotStart(t *testing.T) {
 	t.Parallel()
-	runNode := func(ctx context.Context, path string, stderr io.Writer) error { return node.Run(ctx, "test", path, stderr) }
+	runNode := func(ctx context.Context, path string, stderr io.Writer) error {
+		return node.Run(ctx, "test", path, stderr)
+	}
 	for name, start := range map[string]func(context.Context, string, io.Writer) error{devstack.SidecarFile: sidecar.Run,
 		devstack.TriggerFile: trigger.Run, devstack.ControlFile: control.Run, devstack.ReputationFile: runNode} {
 		for user, uid := range map[string]int{"its own user": os.Geteuid(), "root": 0} {
