@@ -37,7 +37,7 @@ ports:
   - {name: agents, containerPort: 8444, protocol: TCP}
   {{- end }}
 # The agent starts once the sidecar is ready and nothing that it sees contradicts the manifest.
-startupProbe: {httpGet: {path: /readyz, port: probes}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 300}
+startupProbe: {httpGet: {path: /readyz, port: probes}, periodSeconds: 2, timeoutSeconds: 5, failureThreshold: 150}
 livenessProbe: {httpGet: {path: /healthz, port: probes}, periodSeconds: 10, timeoutSeconds: 10, failureThreshold: 6}
 readinessProbe: {httpGet: {path: /readyz, port: probes}, periodSeconds: 5, timeoutSeconds: 5}
 resources: {{- toYaml .Values.sidecar.resources | nindent 2 }}
