@@ -93,8 +93,8 @@ func (d *Demo) files() map[string][]byte {
 	content[devstack.PolicyFile] = append(slices.Clone(content[devstack.PolicyFile]),
 		fmt.Sprintf(policyRules, fewWords)...)
 	content[devstack.ManifestFile] = trial.WithAutonomy(content[devstack.ManifestFile])
-	content[devstack.ReputationFile] = append(content[devstack.ReputationFile],
-		"\nverification: {tasks: tasks.json, servers: [{name: notes, role: keeps notes}]}\n"...)
+	content[devstack.ReputationFile] = bytes.Replace(content[devstack.ReputationFile], []byte("verification: {}"),
+		[]byte("verification: {tasks: tasks.json, servers: [{name: notes, role: keeps notes}]}"), 1)
 	content["tasks.json"] = []byte(task)
 	return content
 }

@@ -134,10 +134,13 @@ func (d *Demo) startAPIs(ctx context.Context) error {
 // Stop ends everything that the demo started and removes its folder.
 func (d *Demo) Stop() {
 	d.stopAPIs()
-	if d.own != nil {
-		d.own.Stack.Stop()
-		_ = os.RemoveAll(d.own.Dir)
+	if d.own == nil {
+		return
 	}
+	if d.own.Stack != nil { // nil after a start that failed
+		d.own.Stack.Stop()
+	}
+	_ = os.RemoveAll(d.own.Dir)
 }
 
 // Logs returns the logs of all processes, to explain an unexpected result.
