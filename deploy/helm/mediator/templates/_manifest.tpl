@@ -117,7 +117,7 @@ autonomyPolicy:
   allowedKeyCustody: [external_mediator, hardware_backed]
   requireNonExportableKey: true
   maxReputationAgeMs: 600000
-  scoringHash: 5c16966f8c9fd5318a7640756294c78d1d139bed356389e3e5d2bc5d8f345c5a   # of this version's formulas
+  scoringHash: 19b78dd403989301afbfb20cbf43e062c5529ce4425e6335ef49dbe7fe0b49e7   # of this version's formulas
 {{- end }}
 
 maxChallengeAgeMs: 15000
