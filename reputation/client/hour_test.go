@@ -189,7 +189,7 @@ func TestAnHourWithoutTheNode(t *testing.T) {
 	full.Only(t, "time to sign, hand over and score 10,000 receipts")
 	sessions, calls := 60, 167
 	if raceDetector {
-		calls = 41
+		calls = 80
 	}
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(gatetest.Start))
