@@ -72,6 +72,8 @@ export interface Report {
   roots: { registry: string; auditor: string; revocations?: number; earlier: number }[];
   /** Posts with a receipt and without a record. */
   missing: string[];
+  /** Whether a receipt's signature and its place in its session's chain are verified. */
+  receiptVerified: (token: string) => boolean;
   /** What mediator verify prints. */
   text: string;
 }
@@ -122,6 +124,7 @@ class Judging {
   private readonly used = new Set<Believed>();
   private readonly once = new Set<string>();
   private readonly sessions: Sessions;
+  private readonly receiptVerified = (token: string): boolean => this.sessions.verified.has(token);
 
   constructor(private readonly pins: Trusted[], private readonly answerKeys: Map<string, Keys>,
     private readonly log: LogJudge, private readonly now: number) {
@@ -134,6 +137,7 @@ class Judging {
     const status = error instanceof Refusal ? 'refused' : 'unavailable';
     const detail = error instanceof Error ? error.message : String(error);
     return { status, code, detail, posts: this.posts, roots: [], missing: [], text: '',
+      receiptVerified: this.receiptVerified,
       lines: linesOf(this.posts, this.log, 'nothing was verified') };
   }
 
@@ -157,6 +161,7 @@ class Judging {
     const report: Report = {
       status: refused ? 'refused' : 'verified', code: 'ok', detail: '', posts: this.posts, roots,
       lines: linesOf(this.posts, this.log), missing: this.sessions.missing(), text: '',
+      receiptVerified: this.receiptVerified,
     };
     const first = this.posts.find((p) => p.status === 'refused');
     if (refused) {

@@ -25,6 +25,8 @@ const STATES: Record<string, string[]> = {
 };
 
 export class Sessions {
+  /** The receipts whose signatures and places in their chains are verified. */
+  readonly verified = new Set<string>();
   private readonly queues = new Map<string, string[]>();
   private readonly sessions = new Map<string, Session>();
   private count = 0;
@@ -88,6 +90,7 @@ export class Sessions {
     refuseIf((this.count += tokens.length) > MAX_RECEIPTS, 'session_full', 'too many receipts to verify at once');
     for (const token of tokens) {
       const c = await s.chain.add(token);
+      this.verified.add(token);
       if (!c.post) continue;
       s.posts.set(c.request_id, c);
       s.ids.set(c.post.binding_hash, c.request_id);

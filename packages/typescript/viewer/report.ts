@@ -55,18 +55,17 @@ export async function judge(bytes: Uint8Array, pins: Pins[], policy: string | un
       witnessed: { ...w, state: state(false, u.posts > 0 && w.posts === u.posts) },
       complete: { ...c, state: 'unknown' },
     },
-    posts: report.posts.map((post, i) => judged(post, records[i]?.receipts ?? [])),
+    posts: report.posts.map((post, i) => judged(post, records[i]?.receipts ?? [], report.receiptVerified)),
     missing: report.missing,
   };
 }
 
-function judged(post: JudgedPost, receipts: string[]): Judged {
+function judged(post: JudgedPost, receipts: string[], verified: (receipt: string) => boolean): Judged {
   const passed = post.checks.filter(({ code }) => code === '').map(({ name }) => name);
-  const sound = passed.includes('interaction receipts');
   return { ...post,
     artifacts: post.artifacts.map(({ kind, claims, signer, raw }) =>
       ({ name: kind, token: raw, claims: objectOf(claims), kid: signer })),
-    receipts: receipts.map((token) => ({ token, claims: claimsOf(token), sound })),
+    receipts: receipts.map((token) => ({ token, claims: claimsOf(token), sound: verified(token) })),
     broken: post.status === 'refused' ? post.artifacts.find(({ kind }) => kind === post.where)?.kind : undefined,
     sound: new Set(passed.flatMap((name) => VERIFIES[name] ?? [])),
   };

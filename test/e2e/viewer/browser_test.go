@@ -25,7 +25,8 @@ import (
 // start starts Chromium, without a display, until the test ends.
 func start(t *testing.T) context.Context {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(kit.Need(t, "chromium")))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(kit.Need(t, "chromium")),
+		chromedp.WSURLReadTimeout(kit.Patience))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // which Chromium refuses to root
 	}

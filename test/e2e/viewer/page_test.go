@@ -5,6 +5,7 @@ package viewer
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -50,7 +51,7 @@ func TestPage(t *testing.T) {
 		e.lines = append(e.lines, line)
 	}
 	for name, test := range map[string]func(*testing.T, exported){
-		"good": testGood, "altered": testAltered, "hostile": testHostile, "keys": testKeys, "accessible": testAccessible,
+		"good": testGood, "altered": testAltered, "forged receipt": testForgedReceipt, "hostile": testHostile, "keys": testKeys, "accessible": testAccessible,
 		"keyboard": testKeyboard, "paper": testPaper,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, e) })
@@ -174,6 +175,31 @@ func testAltered(t *testing.T, e exported) {
 			o.wantQuiet()
 		})
 	}
+}
+
+// testForgedReceipt adds an unsigned receipt of another owner. The records do not rest on it, and the page does not say
+// that it is verified.
+func testForgedReceipt(t *testing.T, e exported) {
+	lines := append([]string(nil), e.lines...)
+	end := len(lines) - 1
+	var last struct{ Receipt string }
+	check.Must(t, json.Unmarshal([]byte(lines[end-1]), &last))
+	parts := strings.Split(last.Receipt, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	check.Must(t, err)
+	claims := map[string]any{}
+	check.Must(t, json.Unmarshal(raw, &claims))
+	claims["owner"] = strings.Repeat("A", 43)
+	raw, err = json.Marshal(claims)
+	check.Must(t, err)
+	parts[1] = base64.RawURLEncoding.EncodeToString(raw)
+	raw, err = json.Marshal(map[string]string{"receipt": strings.Join(parts, ".")})
+	check.Must(t, err)
+	o := open(t, e.browser, e.page(t, save(t, append(lines[:end:end], string(raw)+"\n", lines[end])), e.trust()...))
+	o.want("#count", "2 posts in the export, 0 of them refused.")
+	o.unfold()
+	o.want("#sessions", "signature verified", "receipt not verified")
+	o.wantQuiet()
 }
 
 // record returns the first record, and its line.
