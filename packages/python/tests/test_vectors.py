@@ -16,7 +16,7 @@ from actionproof.manifest import Manifest
 from actionproof.problem import CODES, Refusal
 from actionproof.strictjson import canonical, parse
 from actionproof.token import SECOND, Expected, Moment, Root, Secret, open_mac, post_quantum_key, unb64
-from actionproof.trust import Bundle, SignerPolicy, Trust, parse_root
+from actionproof.trust import Bundle, PastTrust, SignerPolicy, Trust, parse_root
 
 ROOT = Path(__file__).parents[3]
 KINDS = {k.typ: k for k in vars(claims).values() if isinstance(k, Kind)}
@@ -103,6 +103,15 @@ class Vectors(unittest.TestCase):
 
         self.judge("artifacts.json", judge)
         self.judge("statements.json", judge)
+
+    def test_past(self) -> None:
+        """Earlier revocation lists without a current one are refused."""
+        given = load("artifacts.json")["trust"]
+        roots, policy = list(trust(given).roots.values()), SignerPolicy(expected(given["signers"]))
+        PastTrust(roots, given["certificates"], [""], policy)
+        with self.assertRaises(Refusal) as caught:
+            PastTrust(roots, given["certificates"], ["", "earlier"], policy)
+        self.assertEqual(caught.exception.code, "revocations_stale")
 
     def test_chains(self) -> None:
         def judge(file: Any, v: Any) -> None:

@@ -283,6 +283,8 @@ class PastTrust(Trust):
     def __init__(self, roots: Sequence[Root], certificates: Sequence[str], lists: Sequence[str],
                  policy: SignerPolicy) -> None:
         """The last of certificates from one second counts. The first of the lists is the current one."""
+        refuse_if(len(lists) > 1 and not lists[0], "revocations_stale",
+                  "there are earlier revocation lists, but no current one")
         super().__init__(roots, Bundle(revocations=lists[0] if lists else ""), policy)
         for token in lists[1:]:
             self.open_revocations(token)
