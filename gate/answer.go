@@ -169,7 +169,7 @@ func verifyRecordedAnswer(p ledger.Record) error {
 	path, _, _ := strings.Cut(rest, " ")
 	target, err := url.Parse(p.Scheme + "://" + p.Host + path)
 	content, bad := hex.DecodeString(p.ContentHash)
-	if err != nil || bad != nil || len(content) != sha256.Size {
+	if err != nil || target.User != nil || bad != nil || len(content) != sha256.Size {
 		return refusal.New("record_mismatch", "the record has an API's answer, but not the call that it answers")
 	}
 	m := &httpsig.Message{Status: p.Status, Request: &httpsig.Message{Method: p.Method, Target: target,
