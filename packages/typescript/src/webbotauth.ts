@@ -10,6 +10,7 @@ const TAG = 'web-bot-auth';
 const MAX_DIRECTORY = 256 * 1024;
 const MAX_AGE = 86_400;
 const SKEW = 5;
+const DIGESTS = ['"content-digest"', '"content-digest";key="sha-256"'];
 
 /** What a signature shows: only a verified one shows who signed. */
 export interface BotVerdict {
@@ -61,6 +62,9 @@ export async function verifyWebBotAuth(request: BotRequest, directory: string, n
       throw new SignatureError('the signature does not end, or does not cover the authority');
     }
     if (named && !covers('signature-agent')) throw new SignatureError('the signature does not cover its agent');
+    if (covered.some((id) => id.startsWith('"content-digest"') && !DIGESTS.includes(id))) {
+      throw new SignatureError('the signature covers another digest than SHA-256');
+    }
     const digest = readContentDigest(headers);
     if (covers('content-digest') && request.rawBody &&
       !(digest && equal(digest, await sha256(request.rawBody as Bytes)))) {

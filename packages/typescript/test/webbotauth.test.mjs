@@ -1,6 +1,7 @@
 // The vectors of draft-ietf-webbotauth, with the Ed25519 key of RFC 9421.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { contentDigest, thumbprint } from '../dist/httpsig.js';
 import { verifyWebBotAuth } from '../dist/webbotauth.js';
 
 const at = 'https://signature-agent.test';
@@ -45,4 +46,30 @@ test('all others are refused, or absent, or cannot be judged', async () => {
     ['none', { ...current, headers: {} }, directory, now, 'absent'],
     ['no directory', current, '{}', now, 'unavailable'],
   ]) assert.equal((await verifyWebBotAuth(r, keys, when)).status, status, name);
+});
+
+test('a signed digest is of SHA-256, and the body is compared with it', async () => {
+  const { privateKey, publicKey } = await crypto.subtle.generateKey('Ed25519', true, ['sign', 'verify']);
+  const x = new Uint8Array(await crypto.subtle.exportKey('raw', publicKey));
+  const id = await thumbprint(x);
+  const keys = JSON.stringify({ keys: [{ kty: 'OKP', crv: 'Ed25519', x: Buffer.from(x).toString('base64url') }] });
+  const body = Buffer.from('{}');
+  const digest = contentDigest(new Uint8Array(await crypto.subtle.digest('SHA-256', body)));
+  const judge = async (component, rawBody) => {
+    const headers = { 'content-digest': `${digest}, sha-512=:AAAA:` };
+    const r = { method: 'POST', url: 'https://example.com/foo', headers };
+    const params = `("@authority" ${component});created=${now / 1000};keyid="${id}";expires=${now / 1000 + 60};` +
+      'tag="web-bot-auth"';
+    const value = component.includes('sha-512') ? ':AAAA:' : component.includes('key') ? digest.slice('sha-256='.length)
+      : headers['content-digest'];
+    const base = `"@authority": example.com\n${component}: ${value}\n"@signature-params": ${params}`;
+    const signature = Buffer.from(await crypto.subtle.sign('Ed25519', privateKey, Buffer.from(base)));
+    Object.assign(headers, { 'signature-input': `a=${params}`, signature: `a=:${signature.toString('base64')}:` });
+    return (await verifyWebBotAuth({ ...r, rawBody }, keys, now)).status;
+  };
+  for (const component of ['"content-digest"', '"content-digest";key="sha-256"']) {
+    assert.equal(await judge(component, body), 'verified', component);
+    assert.equal(await judge(component, Buffer.from('[]')), 'refused', component);
+  }
+  assert.equal(await judge('"content-digest";key="sha-512"', body), 'refused');
 });

@@ -136,6 +136,11 @@ def _signed(revocations: str) -> int | None:
         return None
 
 
+def _counts(value: Any, name: str, number: int) -> bool:
+    """Whether value has one member, the whole number: True and 1.0 are equal to 1, too."""
+    return isinstance(value, dict) and value == {name: number} and type(value[name]) is int
+
+
 def parse_first(token: str) -> str:
     """The Ed25519 token of a root's two."""
     return token.partition("~")[0]
@@ -161,7 +166,7 @@ class Export:
         self._held: dict[str, list[str]] = {}  # receipts that were not asked for with their record
         self._bytes = 0
         name, value = self._read()
-        if name != "actionproof-evidence" or value != {"version": 1}:
+        if name != "actionproof-evidence" or not _counts(value, "version", 1):
             self._malformed("this is no export of version 1")
         size = 0
         while True:
@@ -238,7 +243,7 @@ class Export:
             self._skip()
             name, value = self._next
             if name == "end":
-                if value != {"records": count} or self._lines.read(1):
+                if not _counts(value, "records", count) or self._lines.read(1):
                     self._malformed("the end counts other records, or something follows it")
                 return
             if name != "record":

@@ -55,6 +55,8 @@ class Message:
             if name != "@status":
                 _bad(f"an answer has no {name}")
             return str(self.status)
+        if any(c <= " " or c == "\x7f" for c in self.url):  # urlsplit drops some of them
+            _bad("the request's URL has a space or a control character")
         at = urlsplit(self.url)
         scheme, authority = at.scheme.lower(), at.netloc.lower()
         if not scheme or not authority or at.fragment:
@@ -202,6 +204,7 @@ def verify_web_bot_auth(method: str, url: str, headers: http.Headers, directory:
 
 
 _SKEW, _DAY = 60, 24 * 3600
+_DIGESTS = {'"content-digest"', '"content-digest";key="sha-256"'}
 
 
 def _verify(m: Message, directory: Mapping[str, Any], body: bytes | None, now: float) -> BotVerdict:
@@ -229,7 +232,9 @@ def _verify(m: Message, directory: Mapping[str, Any], body: bytes | None, now: f
     signature = _dictionary(m.headers, "signature").get(label)
     good = isinstance(signature, Item) and verifies(public or b"", signature.value, m.base(covered))
     refuse_if(not good, "signature_invalid", "the signature is wrong")
-    refuse_if(body is not None and '"content-digest"' in names and not has_digest(m.headers, body), "signature_invalid",
+    digests = {str(c) for c in covered.items if c.value == "content-digest"}
+    refuse_if(not digests <= _DIGESTS, "signature_invalid", "the signature covers another digest than SHA-256")
+    refuse_if(body is not None and bool(digests) and not has_digest(m.headers, body), "signature_invalid",
               "the body is not the one of Content-Digest")
     return BotVerdict("verified", "ok", "", params["keyid"], _agent(m, covered) if agents else "", names)
 

@@ -83,11 +83,9 @@ class Judge:
         refused = next((f for f in checks if f[1].code != "artifact_missing"), None)
         if refused is None:
             again = first_failure([("record", partial(self._once, logged.record))])
-            if again is not None:
-                out.unproven = []
             refused = again or (checks[0] if checks and logged.record["state"] != "refused" else None)
         if refused is not None:
-            out.check, out.refusal = refused
+            out.check, out.refusal, out.unproven = *refused, []
         else:
             out.result = "incomplete" if checks else "verified"
         return out

@@ -42,7 +42,7 @@ func run(t *testing.T, dir, name string, args ...string) {
 
 // TestPackage runs the package's own tests: the golden vectors, stores, and adapters.
 func TestPackage(t *testing.T) {
-	run(t, root, python, "-m", "unittest", "tests.test_vectors", "tests.test_gate")
+	run(t, root, python, "-m", "unittest", "tests.test_vectors", "tests.test_gate", "tests.test_refusals")
 }
 
 func TestTypes(t *testing.T) {

@@ -1,0 +1,65 @@
+"""What looks right at a glance, and is refused."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import unittest
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from actionproof import Refusal, verify_web_bot_auth
+from actionproof.export import Export
+from actionproof.http import Fields
+from actionproof.httpsig import Message, content_digest, key_id, raw_public
+from actionproof.translog import Policy
+
+
+class Refusals(unittest.TestCase):
+    """Each has one thing wrong."""
+
+    def test_digest(self) -> None:
+        """A signed digest is of SHA-256, and the body is compared with it."""
+        key, body, now = Ed25519PrivateKey.generate(), b"{}", 1_800_000_000
+        public = raw_public(key)
+        x = base64.urlsafe_b64encode(public).rstrip(b"=").decode()
+        digest = content_digest(body)
+
+        def judge(component: str, value: str, body: bytes) -> str:
+            params = (f'("@authority" {component});created={now};expires={now + 60};keyid="{key_id(public)}";'
+                      'tag="web-bot-auth"')
+            base = f'"@authority": example.com\n{component}: {value}\n"@signature-params": {params}'
+            signature = base64.b64encode(key.sign(base.encode())).decode()
+            headers = {"content-digest": f"{digest}, sha-512=:AAAA:", "signature-input": f"a={params}",
+                       "signature": f"a=:{signature}:"}
+            directory = {"keys": [{"kty": "OKP", "crv": "Ed25519", "x": x}]}
+            return verify_web_bot_auth("POST", "https://example.com/", headers, directory, raw_body=body,
+                                       now=now).status
+
+        for component, value in (('"content-digest"', f"{digest}, sha-512=:AAAA:"),
+                                 ('"content-digest";key="sha-256"', digest.removeprefix("sha-256="))):
+            self.assertEqual(judge(component, value, body), "verified", component)
+            self.assertEqual(judge(component, value, b"[]"), "refused", component)
+        self.assertEqual(judge('"content-digest";key="sha-512"', ":AAAA:", body), "refused")
+
+    def test_url(self) -> None:
+        """A URL with a space or a control character has no value."""
+        for c in " \t\n\r\0\x7f":
+            with self.assertRaises(Refusal, msg=repr(c)):
+                Message(Fields({}), "GET", f"https://example.com/a{c}b")._derived("@path")
+
+    def test_quorum(self) -> None:
+        """A witness that is called none counts only if it has signed."""
+        def verifier(name: str, algorithm: int) -> str:
+            raw = bytes([algorithm]) + raw_public(Ed25519PrivateKey.generate())
+            number = hashlib.sha256(name.encode() + b"\n" + raw).digest()[:4].hex()
+            return f"{name}+{number}+{base64.b64encode(raw).decode()}"
+        text = f"log {verifier('log', 1)}\nwitness none {verifier('w', 4)}\ngroup g any none\nquorum g\n"
+        self.assertFalse(Policy.read(text.encode())._holds("g", set()))
+
+    def test_version(self) -> None:
+        """The version is a whole number."""
+        for version in ("true", "1.0"):
+            with self.assertRaisesRegex(Refusal, "no export of version 1"):
+                Export(io.BytesIO(b'{"actionproof-evidence":{"version":%s}}\n' % version.encode()), [])
