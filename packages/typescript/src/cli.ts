@@ -14,7 +14,7 @@ for another. It ends with 0 if nothing is refused, 1 if something is or cannot b
 
   --registry FILE         the key registry's public key, which you pin
   --auditor FILE          the deployment auditor's public key
-  --bundle FILE           your trust bundle, whose revocations count, too
+  --bundle FILE           your trust bundle, of which the current revocation list counts, and not the history
   --api-keys [HOST=]FILE  public keys in PEM with which the API at HOST signs its answers; repeat for more
   --log-policy FILE       the key of the transparency log, its witnesses and their quorum (c2sp.org/tlog-policy)
   --json                  print the report as JSON

@@ -286,8 +286,10 @@ const TIME = /^\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]\
 function timeOf(text: string): string | undefined {
   const [, fraction = '', zone = ''] = TIME.exec(text) ?? [];
   if (zone === '' || Number.isNaN(Date.parse(text))) return undefined;
+  const local = text.slice(0, 19);
+  if (new Date(`${local}Z`).toISOString().slice(0, 19) !== local) return undefined; // such as February 30
   const digits = fraction.slice(0, 10).replace(/\.?0*$/, '');
-  return text.slice(0, 19) + digits + (zone === '+00:00' ? 'Z' : zone);
+  return local + digits + (zone === '+00:00' ? 'Z' : zone);
 }
 
 const NAMES = ['challenge', 'originProof', 'triggerReceipt', 'reputation', 'policyDecision', 'grant',

@@ -81,6 +81,14 @@ No chain shows that no human was involved anywhere.
 nonHumanIdentityProven: false
 `;
 
+/** Which revocation lists counted. */
+export function rootsSentence(r: Report['roots'][number]): string {
+  return `Roots ${r.registry} and ${r.auditor}, with ${r.revocations === undefined
+    ? 'no revocation list: what was revoked is not known'
+    : `the revocation list of ${timeOf(r.revocations)} and ${r.earlier} earlier ones: what any other list revokes ` +
+      'is not known'}.`;
+}
+
 /** What mediator verify prints. */
 export function textOfReport({ lines, missing, posts, roots }: Report): string {
   const kept = posts.filter((p) => p.status !== 'refused');
@@ -91,10 +99,7 @@ export function textOfReport({ lines, missing, posts, roots }: Report): string {
     named('Complete', lines.complete), '\n',
     ...(missing.length > 0 ? [line(`${missing.length} posts have a receipt here and no record: ` +
       missing.slice(0, MAX_MISSING).join(', '))] : []),
-    ...roots.map((r) => line(`Roots ${r.registry} and ${r.auditor}, with ${r.revocations === undefined
-      ? 'no revocation list: what was revoked is not known'
-      : `the revocation list of ${timeOf(r.revocations)} and ${r.earlier} earlier ones: what any other list revokes ` +
-        'is not known'}.`)),
+    ...roots.map((r) => line(rootsSentence(r))),
     ...(roots.length > 0 ? [`\nNot proven, the records' own word: ${unprovenOf(kept)}.\nNot proven of the file: ` +
       `${UNPROVEN}.\n${SHOWS}`] : []),
   ].join('');

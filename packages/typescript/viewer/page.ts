@@ -43,12 +43,12 @@ function show(report: Report | undefined, pins: Pins[], whose: string): void {
       escaped(line.text), line.details.length > 0 && h('ul', {}, ...line.details.map((m) => h('li', {}, foreign(m))))),
   ]));
   byId('pins').replaceChildren(h('p', {}, h('b', {}, whose)), ...pins.flatMap(drawPins),
-    h('p', {}, revocationsOf(pins)));
+    h('p', {}, revocationsOf(pins)), ...(report?.roots ?? []).map((text) => h('p', {}, escaped(text))));
   const isRefused = (p: Judged): boolean => p.status === 'refused';
   const posts = [...report?.posts ?? []].sort((a, b) => Number(isRefused(b)) - Number(isRefused(a)));
   const refused = posts.filter(isRefused).length;
-  byId('count').textContent = `${posts.length} posts in the export, ${refused} of them refused${
-    refused > 0 ? ', which come first' : ''}.`;
+  byId('count').textContent = posts.length === 0 ? 'No post was verified.'
+    : `${posts.length} posts in the export, ${refused} of them refused${refused > 0 ? ', which come first' : ''}.`;
   if (report?.missing.length) {
     byId('count').append(` ${report.missing.length} more posts have a receipt and no record: `,
       ...report.missing.slice(0, AT_ONCE).flatMap((id) => [foreign(id), ' ']));
@@ -66,7 +66,8 @@ function drawPins(p: Pins): HTMLElement[] {
 
 function revocationsOf(pins: Pins[]): string {
   return pins.some(({ bundle }) => bundle !== undefined)
-    ? 'The trust bundle of the page’s maker counts, too. Revocations after it are not known.'
+    ? 'Of the trust bundle of the page’s maker, its certificates and its current revocation list count, too. Its ' +
+      'history does not. Revocations after it are not known.'
     : 'Only the revocation lists of the export count: what was revoked later is not known.';
 }
 
@@ -101,7 +102,8 @@ function drawPost(post: Judged, number: number): HTMLElement {
   const [word, state] = STATUS[post.status];
   const details = h('details', { id: `post-${number}`, class: post.status === 'refused' ? 'broken' : '' },
     h('summary', {}, h('span', { class: `mark ${state}` }, `${MARKS[state]} ${word}`), ' ', foreign(post.id), ' ',
-      say`${r.method} ${r.host}${r.path}`, ' ', h('span', { class: 'dim' }, time(Date.parse(String(r.started))))));
+      say`${r.method} ${r.host}${r.path}`, post.unproven.includes('host') ? ' (host: the record’s own word) ' : ' ',
+      h('span', { class: 'dim' }, time(Date.parse(String(r.started))))));
   anchors.set(post, details);
   fillOnOpen(details, () => [
     post.status === 'refused' && h('p', { class: 'no' }, say`Broken at ${post.check}, ${post.code}: ${
@@ -112,8 +114,9 @@ function drawPost(post: Judged, number: number): HTMLElement {
   return details;
 }
 
-const FACTS = ['state', 'status', 'code', 'step', 'reason', 'rule', 'subject', 'action', 'resource', 'message',
-  'result', 'session', 'event', 'contentHash', 'bindingHash', 'capabilityId', 'manifest', 'started', 'finished'];
+const FACTS = ['state', 'status', 'method', 'host', 'path', 'code', 'step', 'reason', 'rule', 'subject', 'action',
+  'resource', 'message', 'result', 'session', 'event', 'contentHash', 'bindingHash', 'capabilityId', 'manifest',
+  'started', 'finished'];
 
 function drawFacts(post: Judged): HTMLElement {
   const out = h('dl', {}, h('dt', {}, 'outcome'), h('dd', {}, foreign(post.outcome.state),

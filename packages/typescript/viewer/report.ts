@@ -1,6 +1,7 @@
 // The report of the verifier, in the form that the page draws.
 import type { Claims } from '../src/claims.js';
 import { readExport, unpacked } from '../src/export.js';
+import { rootsSentence } from '../src/lines.js';
 import { type JudgedPost, type Pins, verifyExport } from '../src/record.js';
 
 export type { Pins } from '../src/record.js';
@@ -27,6 +28,8 @@ export interface Report {
   refused: { code: string; detail: string } | undefined;
   lines: Record<'authentic' | 'untampered' | 'witnessed' | 'complete', Line>;
   posts: Judged[];
+  /** Which revocation lists counted, of each pair of roots. */
+  roots: string[];
   missing: string[];
 }
 
@@ -55,10 +58,17 @@ export async function judge(bytes: Uint8Array, pins: Pins[], policy: string | un
       witnessed: { ...w, state: state(false, u.posts > 0 && w.posts === u.posts) },
       complete: { ...c, state: 'unknown' },
     },
-    posts: report.posts.map((post, i) => judged(post, records[i]?.receipts ?? [], report.receiptVerified)),
+    posts: report.posts.map((post, i) => judged(refused ? withExport(post, report) : post, records[i]?.receipts ?? [],
+      report.receiptVerified)),
+    roots: report.roots.map(rootsSentence),
     missing: report.missing,
   };
 }
+
+/** A post of an export that is refused as a whole: it is refused, too. */
+const withExport = (post: JudgedPost, { code, detail }: { code: string; detail: string }): JudgedPost =>
+  (post.status === 'refused' ? post : { ...post, status: 'refused', check: 'export', where: '', code, detail,
+    outcome: { ...post.outcome, whose: 'nobody: the export is refused' } });
 
 function judged(post: JudgedPost, receipts: string[], verified: (receipt: string) => boolean): Judged {
   const passed = post.checks.filter(({ code }) => code === '').map(({ name }) => name);

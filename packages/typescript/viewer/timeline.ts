@@ -51,7 +51,7 @@ function drawMoment({ at, what, known, more }: Moment): HTMLElement {
   const item = h('li', {}, h('span', { class: 'dim' }, time(at)), ' ', what, ' ', h('span', { class: 'how' }, known));
   if (more) {
     const details = h('details', {}, h('summary', {}, 'Its claims and token'));
-    fillOnOpen(details, () => [more.claims && claimList(more.claims, false), whole(more.token)]);
+    fillOnOpen(details, () => [more.claims && claimList(more.claims), whole(more.token)]);
     item.append(details);
   }
   return item;

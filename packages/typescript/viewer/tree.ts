@@ -57,16 +57,25 @@ const STATES = ['observed', 'declared', 'estimated', 'not_measured']; // of a re
 const REGISTERED = ['aud', 'exp', 'iat', 'iss', 'jti', 'observed'];
 
 /** How a claim is known. */
-function known(name: string, top: string, c: Claims, sound: boolean): string {
-  if (sound && COMPARED.has(top)) {
+function known(name: string, top: string, c: Claims, compared: Compared): string {
+  if (compared(top)) {
     return Array.isArray(c.observed) && c.observed.includes(top) ? 'observed, compared' : 'compared';
   }
   if (!Array.isArray(c.observed) || REGISTERED.includes(top)) return 'signed';
   return c.observed.includes(top) || c.observed.includes(name) ? 'observed' : 'declared';
 }
 
+type Compared = (claim: string) => boolean;
+
+/** The claims of an artifact that were compared. */
+function comparedIn(post: Judged, artifact: string): Compared {
+  return (claim) => post.sound.has(artifact) && COMPARED.has(claim) &&
+    !(claim === 'kind' && artifact === 'agentStatement') &&
+    !(['evidenceId', 'evidenceHash'].includes(claim) && !post.sound.has('policyDecision'));
+}
+
 /** All claims as a list of terms. */
-export function claimList(c: Claims, sound: boolean): HTMLElement {
+export function claimList(c: Claims, compared: Compared = () => false): HTMLElement {
   const out = h('dl', {});
   const put = (name: string, value: unknown, how: string): void => {
     const when = (name === 'iat' || name === 'exp') && typeof value === 'number' ? ` (${time(value * 1000)})` : '';
@@ -79,7 +88,7 @@ export function claimList(c: Claims, sound: boolean): HTMLElement {
       put(name, members.value, members.state.replace('_', ' '));
     } else if (names.length > 0) {
       names.forEach((n) => add(`${name}.${n}`, top, members[n]));
-    } else put(name, value, known(name, top, c, sound));
+    } else put(name, value, known(name, top, c, compared));
   };
   for (const [name, value] of Object.entries(c)) add(name, name, value);
   return out;
@@ -120,7 +129,7 @@ function drawArtifact(post: Judged, a: Artifact): HTMLElement {
       h('br', {}), a.claims && kind ? kind.says(a.claims) : 'its claims cannot be read'));
   fillOnOpen(details, () => [
     h('p', {}, 'Signed by ', kind ? `${kind.by}: issuer ` : '', foreign(a.claims?.iss), ', key ', foreign(a.kid)),
-    a.claims && claimList(a.claims, post.sound.has(a.name)),
+    a.claims && claimList(a.claims, comparedIn(post, a.name)),
     h('p', {}, 'The token as it was signed:'), whole(a.token),
   ]);
   return details;

@@ -104,13 +104,14 @@ func testGood(t *testing.T, e exported) {
 	}
 	o.want("#pins", "Pinned by whoever made this page", e.key(t, devstack.RegistryFile),
 		e.key(t, devstack.AuditorFile))
+	o.want("#pins", "history does not", "with no revocation list: what was revoked is not known")
 	o.want("#count", "2 posts in the export, 0 of them refused.")
 	o.want("#command", "mediator verify all.jsonl --registry registry.jwk --auditor auditor.jwk --log-policy log-policy.txt")
 	o.unfold()
 	o.want("#posts", "authentic", "request proof", "capability", "a secret of its gate: not verified here",
 		"deployment certificate", "fresh work", "runtime attestation", "trigger receipt", "origin proof", "session receipt",
 		"action grant", "policy decision", "signature and links verified", "humanOperatorPresent\nfalse declared",
-		"observed, compared")
+		"observed, compared", "(host: the record’s own word)", "method\nPOST proven by signatures")
 	o.want("#sessions", "2 posts, ", "observed by the sidecar, signature verified", "completed")
 	for _, line := range e.lines {
 		var record struct{ Record ledger.Record }
@@ -195,10 +196,26 @@ func testForgedReceipt(t *testing.T, e exported) {
 	parts[1] = base64.RawURLEncoding.EncodeToString(raw)
 	raw, err = json.Marshal(map[string]string{"receipt": strings.Join(parts, ".")})
 	check.Must(t, err)
-	o := open(t, e.browser, e.page(t, save(t, append(lines[:end:end], string(raw)+"\n", lines[end])), e.trust()...))
+	with := func(receipts int) *tab {
+		forged := strings.Repeat(string(raw)+"\n", receipts)
+		return open(t, e.browser, e.page(t, save(t, append(lines[:end:end], forged, lines[end])), e.trust()...))
+	}
+	o := with(1)
 	o.want("#count", "2 posts in the export, 0 of them refused.")
 	o.unfold()
 	o.want("#sessions", "signature verified", "receipt not verified")
+	o.wantQuiet()
+	o = with(100) // which no record asks for
+	o.want("#state", "The export as a whole is refused")
+	o.want("#count", "2 posts in the export, 2 of them refused")
+	o.unfold()
+	o.want("#posts", "REFUSED", "Broken at export, evidence_malformed: ")
+	if posts := o.text("#posts"); strings.Contains(posts, "authentic") || strings.Contains(posts, "proven by") {
+		t.Errorf("the page says %.1000s", posts)
+	}
+	o.wantQuiet()
+	o = open(t, e.browser, e.page(t, save(t, lines[:end]), e.trust()...))
+	o.want("#count", "No post was verified.")
 	o.wantQuiet()
 }
 

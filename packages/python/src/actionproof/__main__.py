@@ -41,7 +41,8 @@ def main(arguments: list[str]) -> int:
     verify.add_argument("file")
     verify.add_argument("--registry", required=True, help="the key registry's public JWK")
     verify.add_argument("--auditor", required=True, help="the auditor's public JWK")
-    verify.add_argument("--bundle", help="your trust bundle, whose revocations count, too")
+    verify.add_argument("--bundle",
+                        help="your trust bundle, of which the current revocation list counts, and not the history")
     verify.add_argument("--log-policy", help="the policy that names the log's key and its witnesses (tlog-policy)")
     verify.add_argument("--api-keys", action="append", default=[], metavar="[HOST=]FILE",
                         help="public keys (PEM) with which the API at HOST, or any, signs its answers")

@@ -1,0 +1,20 @@
+// What an export cannot say.
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { utf8 } from '../dist/bytes.js';
+import { readExport } from '../dist/export.js';
+
+const root = async (kid) => {
+  const { publicKey } = await crypto.subtle.generateKey('Ed25519', true, ['sign', 'verify']);
+  const { x } = await crypto.subtle.exportKey('jwk', publicKey);
+  return { kty: 'OKP', crv: 'Ed25519', kid, x };
+};
+
+test('a time is of a day that exists', async () => {
+  const roots = { registry: await root('registry'), auditor: await root('auditor') };
+  const read = (started) => readExport(utf8([{ 'actionproof-evidence': { version: 1 } }, { roots },
+    { record: { id: 'p', flow: 'post', state: 'forwarded', started, artifacts: [{ name: 'grant', token: 'x' }] } },
+    { end: { records: 1 } }].map((line) => `${JSON.stringify(line)}\n`).join('')));
+  assert.equal((await read('2028-02-29T01:02:03.50+02:00')).records[0].record.started, '2028-02-29T01:02:03.5+02:00');
+  await assert.rejects(read('2026-02-30T00:00:00Z'), { code: 'evidence_malformed' });
+});
