@@ -49,7 +49,7 @@ type Options struct {
 	// MCP, if set, answers at MCPPath. It must bound the bodies it reads, below MaxReceipts.
 	MCP http.Handler
 	// Pins, if set, answers at PinsPath: what others need to verify the node's tokens.
-	Pins func() (any, error)
+	Pins func() ([]byte, error)
 }
 
 // The paths of Options.MCP and Options.Pins.
@@ -57,6 +57,8 @@ const (
 	MCPPath  = "/mcp"
 	PinsPath = "/.well-known/mediator-node"
 )
+
+const receiptsPath = "/v1/receipts"
 
 type server struct {
 	service *reputation.Service
@@ -67,6 +69,17 @@ type server struct {
 type endpoint struct {
 	method, path string
 	answer       answer
+}
+
+// longest bounds the body that is read.
+func (e endpoint) longest() int64 {
+	switch {
+	case e.method == http.MethodGet:
+		return 0
+	case e.path == receiptsPath:
+		return MaxReceipts
+	}
+	return MaxRequest
 }
 
 // answer returns a [document], an [http.Handler] that answers, or a value to write as JSON. w is only for reading the
@@ -86,7 +99,8 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 	all := a.endpoints(o.Operators)
 	if o.Pins != nil {
 		all = append(all, endpoint{http.MethodGet, PinsPath, func(http.ResponseWriter, *http.Request) (any, error) {
-			return o.Pins()
+			text, err := o.Pins()
+			return document{text, "no-store"}, err
 		}})
 	}
 	for _, e := range all {
@@ -98,7 +112,7 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 	}
 	if o.MCP != nil {
 		mux.HandleFunc(MCPPath, func(w http.ResponseWriter, r *http.Request) {
-			done, err := a.limits.admit(r)
+			done, err := a.limits.admit(r, MaxReceipts)
 			if err != nil {
 				a.refuse(w, err)
 				return
@@ -115,7 +129,7 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 
 func (a *server) endpoints(operators bool) []endpoint {
 	all := []endpoint{
-		{http.MethodPost, "/v1/receipts", a.receipts},
+		{http.MethodPost, receiptsPath, a.receipts},
 		{http.MethodPost, "/v1/challenge/issue", a.issue},
 		{http.MethodPost, "/v1/challenge/commit", a.commit},
 		{http.MethodGet, "/v1/score/{id}", one(a.service.Score)},
@@ -150,7 +164,7 @@ func (a *server) only(of []endpoint) http.Handler {
 			a.refuse(w, refusal.New("node_method", "%s accepts only %s", of[0].path, strings.Join(allow, ", ")))
 			return
 		}
-		done, err := a.limits.admit(r)
+		done, err := a.limits.admit(r, of[at].longest())
 		if err != nil {
 			a.refuse(w, err)
 			return

@@ -599,11 +599,14 @@ func TestBytesInFlight(t *testing.T) {
 			}
 		}
 	}
-	status := func(from string) int {
+	ask := func(from, method, path string, body []byte) int {
 		c.from = from
-		w, _ := c.do("POST", "/v1/receipts", "", []byte(`{"receipts": []}`))
+		w, _ := c.do(method, path, "", body)
 		return w.StatusCode
 	}
+	small := []byte(`{"receipts": []}`)
+	large := append(small, bytes.Repeat([]byte(" "), api.MaxRequest)...)
+	status := func(from string) int { return ask(from, "POST", "/v1/receipts", large) }
 	becomes := func(from string, want int) bool {
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
 			switch status(from) {
@@ -628,6 +631,10 @@ func TestBytesInFlight(t *testing.T) {
 	fill("192.0.2.2:7", 1)
 	wants("192.0.2.2:7", http.StatusServiceUnavailable)
 	wants("192.0.2.3:7", http.StatusOK)
+	if get, post := ask("192.0.2.2:7", "GET", "/openapi.json", nil),
+		ask("192.0.2.2:7", "POST", "/v1/receipts", small); get != http.StatusOK || post != http.StatusOK {
+		t.Errorf("small requests beside large ones: %d, %d", get, post)
+	}
 	for _, w := range writers {
 		w.Close()
 		if status := <-answers; status != http.StatusBadRequest {
@@ -683,7 +690,7 @@ func TestDescription(t *testing.T) {
 	}
 	c := newCaller(t)
 	c.handler = api.Handler(c.node.Service, api.Options{Now: c.node.Kit.Clock.Now, Log: zap.NewNop(), Operators: true,
-		MCP: http.NotFoundHandler(), Pins: func() (any, error) { return nil, nil }})
+		MCP: http.NotFoundHandler(), Pins: func() ([]byte, error) { return nil, nil }})
 	for path, methods := range d.Paths {
 		for method, op := range methods {
 			var got problem.Details

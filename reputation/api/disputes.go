@@ -16,6 +16,7 @@ import (
 const logPath = "/v1/disputes/log"
 
 func (a *server) disputeEndpoints() []endpoint {
+	tiles := a.tiles()
 	return []endpoint{
 		{http.MethodPost, "/v1/signals", spoken(a, a.service.Publish)},
 		{http.MethodGet, "/v1/signals/{id}", one(a.service.Signal)},
@@ -24,7 +25,7 @@ func (a *server) disputeEndpoints() []endpoint {
 		{http.MethodPost, "/v1/disputes/{id}/resolution", a.arbitrate},
 		{http.MethodPost, "/v1/disputes/clock", a.setBack},
 		{http.MethodGet, logPath, a.logKey},
-		{http.MethodGet, logPath + "/checkpoint", a.tiles}, {http.MethodGet, logPath + "/tile/", a.tiles},
+		{http.MethodGet, logPath + "/checkpoint", tiles}, {http.MethodGet, logPath + "/tile/", tiles},
 		{http.MethodGet, "/v1/schemas/{name}", a.schema},
 	}
 }
@@ -76,9 +77,11 @@ func (a *server) logKey(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return map[string]string{"key": key.String()}, err
 }
 
-func (a *server) tiles(http.ResponseWriter, *http.Request) (any, error) {
+// tiles makes one handler for all requests: it bounds their reads at once.
+func (a *server) tiles() answer {
 	log, err := a.service.DisputeLog()
-	return http.StripPrefix(logPath, translog.Handler(log)), err
+	h := http.StripPrefix(logPath, translog.Handler(log))
+	return func(http.ResponseWriter, *http.Request) (any, error) { return h, err }
 }
 
 func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -22,10 +22,10 @@ const DefaultRate = 20
 const (
 	// maxAddresses bounds the addresses with a known rate; the least recently seen are forgotten.
 	maxAddresses = 8192
-	// maxBytes bounds the bodies of all requests in flight: reading and answering one takes several times its memory.
+	// maxBytes bounds the large bodies of all requests in flight: reading and answering one takes several times its
+	// memory. Bodies of up to MaxRequest do not count, so that slow large ones keep nobody else out: the listener's bound
+	// on connections bounds these.
 	maxBytes = 16 << 20
-	// leastBytes is what any request counts for.
-	leastBytes = 64 << 10
 )
 
 type limits struct {
@@ -42,9 +42,9 @@ func newLimits(o Options) *limits {
 		addresses: lru.New[netip.Prefix, *rate.Limiter](maxAddresses)}
 }
 
-// admit counts a request and, until done is called, the bytes of its body. An address may send as many at once as it
-// leaves free for others. A body of unknown length counts as the longest.
-func (l *limits) admit(r *http.Request) (done func(), err error) {
+// admit counts a request and, until done is called, the bytes of a large body. An address may send as many at once as
+// it leaves free for others. A body of unknown length counts as the longest that the endpoint reads.
+func (l *limits) admit(r *http.Request, longest int64) (done func(), err error) {
 	from, counted := Network(r.RemoteAddr)
 	if counted { // a unix socket is not
 		err := limit.Take(l.of(from), l.now(), 1,
@@ -53,11 +53,13 @@ func (l *limits) admit(r *http.Request) (done func(), err error) {
 			return nil, err
 		}
 	}
-	n := min(r.ContentLength, MaxReceipts)
-	if n < 0 {
-		n = MaxReceipts
+	n := min(r.ContentLength, longest)
+	if r.ContentLength < 0 {
+		n = longest
 	}
-	n = max(n, leastBytes)
+	if n <= MaxRequest {
+		return func() {}, nil
+	}
 	if !l.bodies.Take(from.String(), n, maxBytes) {
 		return nil, refusal.New("overloaded", "the node is reading too many bytes of requests, or too many from this address")
 	}

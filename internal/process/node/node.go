@@ -37,6 +37,7 @@ type process struct {
 	service    *reputation.Service
 	owners     *owners
 	metrics    *requests
+	shown      shown                // the pins
 	disputes   *reputation.Disputes // nil if the node takes none
 	// verifier is nil if the node offers no verification; verified signs for it.
 	verifier *verifier

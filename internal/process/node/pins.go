@@ -2,6 +2,8 @@ package node
 
 import (
 	"encoding/json"
+	"sync"
+	"time"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/deployed"
@@ -20,7 +22,32 @@ type pins struct {
 	Bundle     json.RawMessage `json:"bundle"`
 }
 
-func (p *process) pins() (any, error) {
+// pinsAge bounds how old the pins are that the node shows: anyone may ask, and a bundle can be large.
+const pinsAge = time.Second
+
+// shown keeps the pins for pinsAge. It is safe for concurrent use.
+type shown struct {
+	mu   sync.Mutex // guards all below
+	at   time.Time
+	text []byte
+}
+
+func (s *shown) get(read func() ([]byte, error)) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.text != nil && time.Since(s.at) < pinsAge {
+		return s.text, nil
+	}
+	text, err := read()
+	if err == nil {
+		s.at, s.text = time.Now(), text
+	}
+	return text, err
+}
+
+func (p *process) pins() ([]byte, error) { return p.shown.get(p.readPins) }
+
+func (p *process) readPins() ([]byte, error) {
 	c, role := p.config.Trust, p.config.Keys.Appraiser
 	roots, err := deployed.ReadRoots(c.Registry, c.Auditor)
 	if err != nil {
@@ -38,5 +65,6 @@ func (p *process) pins() (any, error) {
 		}
 		*f.into = raw
 	}
-	return out, nil
+	text, err := json.Marshal(out)
+	return append(text, '\n'), err
 }
