@@ -114,7 +114,9 @@ func (r *Registrar) look(ctx context.Context) error {
 		return err
 	}
 	seen, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
-	r.see(seen)
+	if err == nil { // of a number out of range, seen is the greatest
+		r.see(seen)
+	}
 	return err
 }
 
