@@ -43,7 +43,7 @@ func TestFlood(t *testing.T) {
 	store := new(slowStore)
 	h := translog.Handler(store)
 	var all sync.WaitGroup
-	for range 64 {
+	for range 8 {
 		for _, path := range []string{"/tile/0/000", "/checkpoint"} {
 			all.Go(func() {
 				w := httptest.NewRecorder()
