@@ -51,7 +51,7 @@ func Replay(agent accrual.Agent, entries []accrual.Entry, scoringHash string) *A
 func (a *Account) Add(e accrual.Entry) {
 	if e.At < a.last-2*day {
 		a.last, a.rated.AsOf = e.At, midnight(e.At)
-		a.history.spamAt = min(a.history.spamAt, e.At)
+		a.history.spamAt, a.history.day = min(a.history.spamAt, e.At), min(a.history.day, midnight(e.At))
 	}
 	if a.last == 0 {
 		a.rated.AsOf = midnight(e.At)

@@ -171,6 +171,20 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
+// A day of an agent without a sidecar that a wrong clock has dated in the future keeps out no later day.
+func TestDayAfterSetBack(t *testing.T) {
+	key := accrual.Agent{Subject: "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"}
+	closed := accrual.Signal{ID: "s", Verification: true}
+	a := rating.NewAccount(key, scoring)
+	a.Add(accrual.Entry{At: midnight + 400*day, Signal: &closed})
+	for d := range int64(30) {
+		a.Add(accrual.Entry{At: midnight + d*day, Signal: &closed})
+	}
+	if got := a.Rating(midnight + 31*day); !got.Measured {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestSpamOfNothing(t *testing.T) {
 	l := log{}.signal(accrual.Signal{ID: "s"}).sessions(20, 50).violation()
 	l[len(l)-1].At = midnight + day - 1
