@@ -289,6 +289,8 @@ func awaitLeft(open *atomic.Int64) {
 func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace time.Duration, log *zap.Logger) error {
 	if b.Connections > 0 {
 		l = newBoundedListener(l, b, log)
+	} else if l.Addr().Network() == "tcp" {
+		h = inTime(h)
 	}
 	s := &http.Server{
 		Handler: leaving(ctx, handling(h)), ReadHeaderTimeout: cmp.Or(b.Header, header), IdleTimeout: 2 * time.Minute,

@@ -147,6 +147,36 @@ func publicBounds(t *testing.T) {
 	}
 }
 
+// TestSlowBody: at an endpoint's TCP address a body has its time, and the answer may take longer.
+func TestSlowBody(t *testing.T) { synctest.Test(t, slowBody) }
+
+func slowBody(t *testing.T) {
+	l := &pipeListener{waiting: make(chan net.Conn, 2), closed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done, errs := make(chan error, 1), make(chan error, 1)
+	read := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		if err == nil {
+			time.Sleep(2 * bodyTime)
+			err = r.Context().Err()
+		}
+		errs <- err
+	})
+	go func() { done <- Serve(ctx, l, read, Limits{}, time.Second, zap.NewNop()) }()
+	for body, want := range map[string]error{"half": os.ErrDeadlineExceeded, "0123456789": nil} {
+		c := l.dial("10.0.0.1")
+		go func() { _, _ = io.Copy(io.Discard, c) }()
+		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"+body)
+		check.Must(t, err)
+		if err := <-errs; !errors.Is(err, want) {
+			t.Errorf("%s: got %v", body, err)
+		}
+		c.Close()
+	}
+	cancel()
+	check.Must(t, <-done)
+}
+
 func TestWhoMayReloadUnknown(t *testing.T) {
 	pipe, other := net.Pipe()
 	defer pipe.Close()

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -204,6 +205,33 @@ func handling(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// bodyTime bounds the time for a request's body at an endpoint's TCP address.
+const bodyTime = time.Minute
+
+// inTime gives each request's body its time.
+func inTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c := http.NewResponseController(w); r.ContentLength != 0 && c.SetReadDeadline(time.Now().Add(bodyTime)) == nil {
+			r.Body = &timedBody{r.Body, c}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// timedBody ends the deadline with the body: an answer may take longer.
+type timedBody struct {
+	io.ReadCloser
+	of *http.ResponseController
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		_ = b.of.SetReadDeadline(time.Time{})
+	}
+	return n, err
 }
 
 func boundedOf(ctx context.Context) *boundedConn {
