@@ -64,15 +64,11 @@ func (c *clock) now(ctx context.Context) (time.Time, error) {
 	return r.shown, nil
 }
 
-// believe returns the time without looking for a jump, and takes it as right from now on.
-func (c *clock) believe(ctx context.Context) (time.Time, error) {
-	r, err := c.look(ctx)
-	if err == nil {
-		c.mu.Lock()
-		c.believed, c.jumped = r, glance{}
-		c.mu.Unlock()
-	}
-	return r.shown, err
+// believe takes a time that the clock has shown as right from now on.
+func (c *clock) believe(r glance) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.believed, c.jumped = r, glance{}
 }
 
 // SetBack sets the log's time back by the operator's statement of the right time, after a clock that was wrong for long
@@ -100,12 +96,16 @@ func (s *Service) setBack(ctx context.Context, token string) (log accrual.Log, e
 	if err != nil {
 		return log, err
 	}
-	now, err := s.docket.clock.believe(ctx)
+	seen, err := s.docket.clock.look(ctx)
+	if err == nil {
+		err = stated.Claims().Fits(seen.shown)
+	}
 	if err != nil {
 		return log, err
 	}
+	s.docket.clock.believe(seen)
 	return log, s.step(ctx, func(book *dispute.Book, _ time.Time) error {
-		e, err := book.SetBack(token, stated.Claims(), now)
+		e, err := book.SetBack(token, stated.Claims(), seen.shown)
 		if err != nil {
 			return err
 		}

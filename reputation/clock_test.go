@@ -72,6 +72,9 @@ func TestSetBack(t *testing.T) {
 	wantCode(t, err, "dispute_closed")
 	*off = year
 	wantCode(t, c.Settle(ctx), "clock_skew")
+	_, err = c.SetBack(ctx, state(now())) // before the clock is right
+	wantCode(t, err, "clock_skew")
+	wantCode(t, c.Settle(ctx), "clock_skew")
 	c.Kit.Clock.Advance(10 * time.Minute)
 	must(t, c.Settle(ctx)) // the wrong time stands: the window is closed
 	signal, contract := c.SignalOf(c.one, "sig-1"), c.Contract(c.two, "con-1", "sig-1")

@@ -9,13 +9,21 @@ import (
 // SetBack returns the entry that sets the log's time back to now. The caller has opened the operator's statement of the
 // time, and now must agree with it.
 func (b *Book) SetBack(token string, stated Clock, now time.Time) (Entry, error) {
-	if off := now.Unix() - stated.IssuedAt; off > seconds(ClockLifetime) || off < -seconds(MaxAge) {
-		return Entry{}, refusal.New("clock_skew", "the log's clock differs from the operator's by %d s: set it first", off)
+	if err := stated.Fits(now); err != nil {
+		return Entry{}, err
 	}
 	if now.Unix() >= b.last {
 		return Entry{}, refusal.New("dispute_closed", "the time of the log is right: there is nothing to set back")
 	}
 	return b.checked(Entry{At: now.Unix(), SetBack: &SetBack{Token: token}})
+}
+
+// Fits refuses a time of the log's clock that differs from the operator's.
+func (c Clock) Fits(now time.Time) error {
+	if off := now.Unix() - c.IssuedAt; off > seconds(ClockLifetime) || off < -seconds(MaxAge) {
+		return refusal.New("clock_skew", "the log's clock differs from the operator's by %d s: set it first", off)
+	}
+	return nil
 }
 
 // setBack moves to a time what is dated later: no one waits for a time that a wrong clock has shown. What has ended
