@@ -83,17 +83,22 @@ func (d State) Has(decision string) bool {
 		slices.ContainsFunc(d.Votes, func(v Voted) bool { return v.Decision == decision })
 }
 
-// Decided returns the entry that ends a dispute as more than half of its panel have decided; ok is false before.
+// Decided returns the entry that ends a dispute as more than half of its panel have decided, even if it is settled after
+// the deadline; ok is false before.
 func (b *Book) Decided(id string, court Court, r Rules, now time.Time) (e Entry, ok bool) {
 	d := b.disputes[id]
-	if d == nil || d.Status == StatusResolved || b.Late(id, now) {
+	if d == nil || d.Status == StatusResolved {
 		return e, false
 	}
-	for _, first := range d.Votes {
-		agree := slices.DeleteFunc(slices.Clone(d.Votes), func(v Voted) bool {
+	panel := court.of(d)
+	votes := slices.DeleteFunc(slices.Clone(d.Votes), func(v Voted) bool { // of one that has left the panel
+		return !slices.ContainsFunc(panel, func(a Arbiter) bool { return a.Root.KeyID == v.Arbiter })
+	})
+	for _, first := range votes {
+		agree := slices.DeleteFunc(slices.Clone(votes), func(v Voted) bool {
 			return v.Outcome != first.Outcome || v.Malicious != first.Malicious
 		})
-		if 2*len(agree) <= len(court.of(d)) {
+		if 2*len(agree) <= len(panel) {
 			continue
 		}
 		resolved := &Resolved{DisputeID: id, Resolver: ResolverArbiter, Finding: Finding{

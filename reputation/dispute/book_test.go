@@ -70,7 +70,7 @@ func TestWhoEndsADispute(t *testing.T) {
 		"rules, late":                {"timing", true, resolved("automated", wins), true},
 		"rules, of a general one":    {"general", false, resolved("automated", loses), false},
 		"an arbiter":                 {"general", false, resolved("arbiter", wins), true},
-		"an arbiter, late":           {"general", true, resolved("arbiter", wins), false},
+		"an arbiter, late":           {"general", true, resolved("arbiter", wins), true}, // who voted in time
 		"an arbiter, of receipts":    {"timing", false, resolved("arbiter", wins), false},
 		"the deadline, early":        {"general", false, resolved("deadline", nobody), false},
 		"the deadline":               {"general", true, resolved("deadline", nobody), true},

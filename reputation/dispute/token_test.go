@@ -117,6 +117,13 @@ func TestVote(t *testing.T) {
 			n.enter(e)
 			_, err = n.book.Vote(id, court, o, n.now)
 			check.WantCode(t, err, "dispute_closed")
+			for name, other := range map[string]dispute.Court{"no panel": {},
+				"a panel without the arbiter": {First: dispute.Panel{{Root: evidence.Root{KeyID: "other"}}}}} {
+				if _, ok := n.book.Decided(id, other, n.rules, n.now); ok {
+					t.Errorf("%s decides", name)
+				}
+			}
+			n.sleep(n.rules.Deadline) // a vote in time holds
 			e, ok := n.book.Decided(id, court, n.rules, n.now)
 			check.WantEqual(t, ok, true)
 			n.enter(e)
