@@ -95,8 +95,8 @@ func (b *Book) repeats(substance string) bool {
 	return before != nil && (before.Status != StatusResolved || before.Resolved.Outcome != accrual.Inconclusive)
 }
 
-// admitsResolved checks who may end a dispute: rules for receipts, arbiters who agree for general disputes, and after
-// the deadline only "inconclusive", or the first decision after an appeal.
+// admitsResolved checks who may end a dispute: rules for receipts, arbiters who agree for general disputes, and the
+// deadline only as "inconclusive", or as first decided after an appeal.
 func (b *Book) admitsResolved(r *Resolved, at int64) error {
 	d := b.disputes[r.DisputeID]
 	if d == nil || d.Status == StatusResolved {
@@ -107,7 +107,7 @@ func (b *Book) admitsResolved(r *Resolved, at int64) error {
 	case ResolverRules:
 		ok = d.Type != TypeGeneral
 	case ResolverArbiter:
-		ok = d.Type == TypeGeneral && at < d.Deadline && d.agree(r) && (r.AppealUntil == 0 || !d.Appealed && r.AppealUntil > at)
+		ok = d.Type == TypeGeneral && d.agree(r) && (r.AppealUntil == 0 || !d.Appealed && r.AppealUntil > at)
 	case ResolverDeadline:
 		ok = at >= d.Deadline && (d.Appealed && reflect.DeepEqual(r.Finding, d.Resolved.Finding) ||
 			!d.Appealed && r.Outcome == accrual.Inconclusive)
@@ -313,12 +313,17 @@ func (b *Book) end(one ended, at int64) {
 	}
 	challenger, outcome := b.of(d.Challenger), one.finding.Outcome
 	target := b.of(d.Target)
+	others := OwnerOf(d.Challenger) != OwnerOf(d.Target)
 	switch outcome {
 	case accrual.TargetWins:
 		b.spend(d.Challenger, d.Registered, at, Stake)
-		target.from -= day
+		if others {
+			target.from -= day
+		}
 	case accrual.ChallengerWins:
-		challenger.from -= 2 * day
+		if others {
+			challenger.from -= 2 * day
+		}
 		target.fell = at
 	}
 	if d.Resolved.Outcome == accrual.ChallengerWins { // even if it does not count

@@ -249,6 +249,23 @@ func filings(challenger, target string, from, n int) (all []dispute.Filing) {
 
 const days = 24 * time.Hour
 
+// TestStandingWithinOneOwner: an owner gets no standing from itself.
+func TestStandingWithinOneOwner(t *testing.T) {
+	n := newNode(t)
+	n.by.Registered = n.now
+	n.sleep(10 * days)
+	for i, c := range []struct {
+		target string
+		want   int64
+	}{{dispute.OwnerOf(bob) + ":agent:other", 9}, {alice, 10}} {
+		id, err := n.file(challengeOf(bob, c.target, "timing", hashOf("own", i)))
+		check.Must(t, err)
+		n.end(id, wins)
+		check.WantEqual(t, n.book.Standing(bob, n.by.Registered, n.now), c.want)
+		n.sleep(time.Second)
+	}
+}
+
 // TestStanding: an accusation costs a day, a wrong one a week more, and a right one nothing.
 func TestStanding(t *testing.T) {
 	n := newNode(t)
