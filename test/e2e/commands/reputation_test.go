@@ -96,7 +96,7 @@ func TestScoreShow(t *testing.T) {
 			"--manifest", f.Manifest)...)
 	}
 	verify("verify", receipts, "--score", scored).Done("computed again from receipts 1 to 13: it is the same")
-	kit.Write(t, scored, strings.Replace(out, `"band": "medium"`, `"band": "high"`, 1)) // beside the token
+	kit.Write(t, scored, strings.Replace(out, `"band": "low"`, `"band": "high"`, 1)) // beside the token
 	verify("verify", scored).Refused("evidence_malformed")
 	verify("verify", receipts, "--score", scored).Refused("evidence_malformed")
 	kit.Write(t, scored, strings.Replace(out, `"token":`, `"token": "another", "Token":`, 1))

@@ -341,7 +341,7 @@ func TestDisputes(t *testing.T) {
 		"http://node/v1/disputes/log/checkpoint").Output()
 	check.Must(t, err)
 	if n, err := note.Open(checkpoint, note.VerifierList(by)); err != nil ||
-		!strings.HasPrefix(n.Text, "mediator-reputation\n5\n") {
+		!strings.HasPrefix(n.Text, "mediator-reputation\n6\n") {
 		t.Errorf("%s, %v", checkpoint, err)
 	}
 	if said, err := r.says(t, "/v1/dispute", contractOf(agent.String(), "sig_2")); err != nil ||
