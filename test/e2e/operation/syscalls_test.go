@@ -28,7 +28,7 @@ import (
 // a quiet one, and delivers receipts in smaller batches: at a load of 23, these are half used.
 var (
 	callsAtRest  = 60
-	callsPerPost = map[string]int{"serve": 150, "trigger": 30, "control": 16, "reputation": 15, "dev": 5}
+	callsPerPost = map[string]int{"serve": 180, "trigger": 35, "control": 16, "reputation": 40, "dev": 8}
 )
 
 // scheduler are the system calls of Go's scheduler and allocator: a busy machine changes their number.
