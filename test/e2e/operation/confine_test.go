@@ -228,10 +228,10 @@ func TestEachFileIsLookedAt(t *testing.T) {
 	for name, want := range map[string][]string{
 		"serve": {"api-ca.pem", "manifest.yaml", "mediator.yaml", "run/control.sock", "run/reputation.sock",
 			"run/serve.sock [7]", "run/trigger.sock", "secrets/api-token (secret)", "state/ledger.db (secret)"},
-		"control":    {"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"},
+		"control": {"control.yaml", "manifest.yaml", "policy.yaml", "run/control.sock [7]"},
 		"reputation": {"reputation.yaml", "reputation/reputation.db (secret)", "reputation/verification.db (secret)",
 			"run/reputation.sock [7]"},
-		"trigger":    {"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"},
+		"trigger": {"events/events.db (secret)", "run/trigger.sock [7]", "secrets/webhook (secret)", "trigger.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
