@@ -194,12 +194,13 @@ export class Book {
     const bonus = outcome !== 'inconclusive' && !sameOwner(challenger, target) && !this.pairs.has(pair);
     if (bonus) this.pairs.add(pair);
     Object.assign(d, { effective: true, over: at });
+    const others = ownerOf(challenger) !== ownerOf(target);
     if (outcome === 'target_wins') {
       this.spend(challenger, d.registered, { at, days: STAKE });
-      this.of(target).from -= DAY;
+      if (others) this.of(target).from -= DAY;
     }
     if (outcome === 'challenger_wins') {
-      this.of(challenger).from -= 2 * DAY;
+      if (others) this.of(challenger).from -= 2 * DAY;
       this.of(target).fell = at;
     }
     if (malicious) this.of(challenger).violations.push({ at, rule: 'malicious', document: d.document });
