@@ -70,7 +70,7 @@ func TestConditionsOnDisputes(t *testing.T) {
 			return ""
 		case lost:
 			c = r.ReputationOf(t, r.Agent(t), 3, 50)
-			lose(&c)
+			gatetest.Lose(&c)
 		case accused:
 			c.ChallengesReceived, c.DisputesPending, c.Log.Entries = 2, 2, c.Log.Entries+2
 		case rated:
@@ -107,12 +107,6 @@ func TestConditionsOnDisputes(t *testing.T) {
 	}
 }
 
-func lose(c *accrual.Claims) {
-	c.ChallengesReceived, c.ChallengesLost, c.Disputed = 1, 1, true
-	c.CurrentScore, c.Lower, c.Tier = 0, 0, accrual.TierNew
-	c.Log.Entries++
-}
-
 func TestExamplePolicyOnDisputes(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*accrual.Claims)
@@ -120,7 +114,7 @@ func TestExamplePolicyOnDisputes(t *testing.T) {
 	}{
 		"as it is": {func(*accrual.Claims) {}, ""},
 		"accused":  {func(c *accrual.Claims) { c.ChallengesReceived, c.DisputesPending = 1, 1; c.Log.Entries++ }, ""},
-		"lost":     {lose, "policy_denied"},
+		"lost":     {gatetest.Lose, "policy_denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newWorld(t, string(configs.PolicyReputation()), gatetest.Autonomous)

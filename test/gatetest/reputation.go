@@ -79,3 +79,23 @@ func (k *Kit) ReputationOf(t testing.TB, agent accrual.Agent, sessions int, scor
 	}
 	return accrual.ClaimsOf(a.Reputation(Formulas), nil)
 }
+
+// Lost returns a signed reputation of an agent that has lost a dispute.
+func (k *Kit) Lost(t testing.TB, agent accrual.Agent) string {
+	t.Helper()
+	k.Appraise(t)
+	c := k.ReputationOf(t, agent, 12, 50)
+	Lose(&c)
+	token, _, err := Signer(t, k, accrual.Kind).Sign(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// Lose makes claims say that the agent has lost a dispute.
+func Lose(c *accrual.Claims) {
+	c.ChallengesReceived, c.ChallengesLost, c.Disputed = 1, 1, true
+	c.CurrentScore, c.Lower, c.Tier = 0, 0, accrual.TierNew
+	c.Log.Entries++
+}

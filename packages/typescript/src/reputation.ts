@@ -66,18 +66,19 @@ function follows(c: Claims): boolean {
   const n = scores.length;
   const points = n === 0 ? 0 : c.dispute_points ?? 0;
   const average = mean(scores);
-  const current = round(Math.min(Math.max(average + points, 0), 100));
+  const disputed = c.challenges_lost > 0 && n < WINDOW;
+  const current = disputed ? 0 : round(Math.min(Math.max(average + points, 0), 100));
   const change = n <= 5 ? 0 : round(mean(scores.slice(-5)) - mean(scores.slice(0, -5)));
   const squares = scores.reduce((sum, s) => sum + (s - average) * (s - average), 0);
-  const lower = n < 2 ? 0 : round(Math.max(0, average - STUDENT[n - 2]! * Math.sqrt(squares / (n - 1) / n)));
+  const interval = n < 2 ? 0 : round(Math.max(0, average - STUDENT[n - 2]! * Math.sqrt(squares / (n - 1) / n)));
+  const lower = disputed ? 0 : round(Math.max(interval + Math.min(points, 0), 0));
   const counted = c.total_interactions - c.flagged_interactions;
   const score = Math.min(current, round(average));
   const tier = TIERS.findLast(([, least, interactions, spotless]) => score >= least && counted >= interactions &&
     (c.challenges_lost === 0 || !spotless))?.[0] ?? 'new';
   return c.current_score === current && c.coverage === round(mean(c.score_history.map((s: Claims) => s.coverage))) &&
     c.score_trend === (change > 2 ? 'rising' : change < -2 ? 'falling' : 'stable') &&
-    c.lower === round(Math.max(lower + Math.min(points, 0), 0)) && c.provisional === n < WINDOW &&
-    c.disputed === (c.challenges_lost > 0 && n < WINDOW) && c.tier === tier;
+    c.lower === lower && c.provisional === n < WINDOW && c.disputed === disputed && c.tier === tier;
 }
 
 /** Whether an agent's verification counts at a time (Unix seconds). */

@@ -45,7 +45,7 @@ type exported struct {
 
 func newExported(t *testing.T) *exported {
 	t.Helper()
-	dir, k := t.TempDir(), gatetest.New(t)
+	dir, k := t.TempDir(), gatetest.New(t, gatetest.Autonomous)
 	f := k.Files(t, dir)
 	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "ledger.db"),
 		sqlite.Options{Now: k.Clock.Now, Logged: func() {}})
@@ -97,7 +97,16 @@ func newExported(t *testing.T) *exported {
 		}
 		s.Call(t, nil)
 	}
-	k.WriteBundle(t, f.Bundle, k.Certificates[evidence.PurposeInteraction])
+	for i, token := range []string{k.Reputation(t, k.Agent(t), 30, 81.5), k.Lost(t, k.Agent(t))} {
+		r := k.PostOf(t, gatetest.Claim(evidence.PurposePolicyDecision, "reputationHash", evidence.HashToken(token)))
+		r.ID, r.Host, r.Rule, r.State = fmt.Sprint("post_rated_", i), "api.example:443", "posts", ledger.StateForwarding
+		r.Artifacts = append(r.Artifacts, ledger.Artifact{Name: "reputation", Token: token})
+		check.Must(t, store.Begin(t.Context(), r))
+		r.Finished, r.State, r.Status = k.Clock.Now(), ledger.StateForwarded, 201
+		check.Must(t, store.Finish(t.Context(), r))
+		records = append(records, r)
+	}
+	k.WriteBundle(t, f.Bundle, k.Certificates[evidence.PurposeInteraction], k.Certificates[evidence.PurposeAppraiser])
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { log.Run(ctx); close(done) }()
@@ -203,7 +212,7 @@ func TestTypeScriptVerifies(t *testing.T) {
 	}
 	logged := append(slices.Clone(e.trust), "--log-policy", e.log)
 	kit.SameInTypeScript(t, []string{whole}, logged...)
-	kit.Mediator(t, append([]string{"verify", whole}, logged...)...).Done("6 verified, 2 incomplete", "w saw 6 of 6")
+	kit.Mediator(t, append([]string{"verify", whole}, logged...)...).Done("8 verified, 2 incomplete", "w saw 8 of 8")
 
 	var files []string
 	seen := make(map[string]int)

@@ -64,12 +64,14 @@ def _follows(c: Claims, points: int) -> bool:
     scores: list[float] = [s["score"] for s in c["score_history"]]
     n, average, failed = len(scores), _mean(scores), c["challenges_lost"]
     points = points if n else 0
-    current = _round(min(max(average + points, 0), 100))
+    disputed = failed > 0 and n < _WINDOW
+    current = 0 if disputed else _round(min(max(average + points, 0), 100))
     change = _round(_mean(scores[-5:]) - _mean(scores[:-5])) if n > 5 else 0
     squares = 0.0
     for s in scores:
         squares += (s - average) * (s - average)
-    lower = _round(max(0, average - _STUDENT[n - 2] * math.sqrt(squares / (n - 1) / n))) if n > 1 else 0
+    interval = _round(max(0, average - _STUDENT[n - 2] * math.sqrt(squares / (n - 1) / n))) if n > 1 else 0
+    lower = 0 if disputed else _round(max(interval + min(points, 0), 0))
     counted, score = c["total_interactions"] - c["flagged_interactions"], min(current, _round(average))
     tier = [name for name, least, interactions, spotless in _TIERS
             if score >= least and counted >= interactions and (failed == 0 or not spotless)][-1]
@@ -77,8 +79,8 @@ def _follows(c: Claims, points: int) -> bool:
     follows: bool = (
         c["current_score"] == current and c["coverage"] == coverage
             and c["score_trend"] == ("rising" if change > 2 else "falling" if change < -2 else "stable")
-            and c["lower"] == _round(max(lower + min(points, 0), 0)) and c["provisional"] == (n < _WINDOW)
-            and c["disputed"] == (failed > 0 and n < _WINDOW) and c["tier"] == tier)
+            and c["lower"] == lower and c["provisional"] == (n < _WINDOW)
+            and c["disputed"] == disputed and c["tier"] == tier)
     return follows
 
 

@@ -115,12 +115,15 @@ func (w *world) export(t *testing.T) []string {
 	s.Event = "evt_1"
 	s.Call(t, nil)
 	states := []ledger.State{ledger.StateForwarded, ledger.StateFailed, ledger.StateIndeterminate,
-		ledger.StateForwarded, ledger.StateRefused}
+		ledger.StateForwarded, ledger.StateRefused, ledger.StateForwarded}
 	var records []ledger.Record
 	for i, state := range states {
 		r := w.PostOf(t, gatetest.Claim(evidence.PurposeAgentSession, "interactions", s.Head(), "sessionId", "ses_1"))
-		if r.Session = "ses_1"; i == 3 {
+		if r.Session = "ses_1"; i == 3 || i == 5 {
 			token := w.Reputation(t, w.Agent(t), 30, 81.5)
+			if i == 5 {
+				token = w.Lost(t, w.Agent(t))
+			}
 			r = w.PostOf(t, gatetest.Claim(evidence.PurposePolicyDecision, "reputationHash", evidence.HashToken(token)))
 			r.Artifacts = append(r.Artifacts, ledger.Artifact{Name: "reputation", Token: token})
 		}
