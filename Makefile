@@ -7,6 +7,9 @@ BIN   := bin/mediator
 # circl only cost time. -trimpath lets clones share the build cache.
 RACE := -race -trimpath -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=github.com/cloudflare/circl/...=-race=false
 
+# Modules besides the product's that "make test" runs too; those of test/deploy have targets of their own.
+MODULES := tools test/witness test/e2e/viewer
+
 PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challenge signer internal/wire custody internal/problem trigger
 DURATION ?= 2m
 SEED     ?= 1
@@ -29,8 +32,7 @@ setup: ## install what the tests need besides Go: clients to try the proxy with
 	@./test/scripts/setup.sh
 
 test: setup build ## run all tests, with the race detector
-	cd tools && $(GO) test -shuffle=on -timeout=60m ./...
-	for m in test/witness test/e2e/viewer; do (cd $$m && $(GO) test -shuffle=on -timeout=60m ./...) || exit 1; done
+	for m in $(MODULES); do (cd $$m && $(GO) test -shuffle=on -timeout=60m ./...) || exit 1; done
 	$(GO) test $(RACE) -shuffle=on -timeout=60m -parallel=4 ./...
 
 check: fmt vet lint sec vuln test ## what to run before a change is sent
@@ -39,7 +41,7 @@ fmt: ## refuse files that gofmt would change
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "not gofmt-ed:"; echo "$$out"; exit 1; }
 
 vet: ## go vet
-	$(GO) vet ./... && cd tools && $(GO) vet ./... && cd ../test/witness && $(GO) vet ./... && cd ../e2e/viewer && $(GO) vet ./...
+	for m in . $(MODULES); do (cd $$m && $(GO) vet ./...) || exit 1; done
 
 lint: ## staticcheck
 	$(GO) build -C tools -o ../bin/staticcheck honnef.co/go/tools/cmd/staticcheck

@@ -66,7 +66,7 @@ func (s *Service) Settle(ctx context.Context) error {
 	}
 }
 
-// settleable are the ids of what is due.
+// settleable holds the ids of the signals and disputes that are due.
 type settleable struct {
 	general  []string // disputes that arbiters have decided, or past their deadline
 	closing  []string // signals

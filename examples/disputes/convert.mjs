@@ -1,5 +1,6 @@
-// node convert.mjs FILE AGENT_ID: prints a signal or a challenge contract of agent-reputation-network in the form that a node takes, at this time.
-// AGENT_ID is this agent's, as `agent` in GET http://mediator.internal/v1/event. What the form has no member for becomes part of the text.
+// node convert.mjs FILE AGENT_ID: prints a signal or a challenge contract of agent-reputation-network in the form that
+// a node takes, dated now. AGENT_ID is this agent's, as `agent` in GET http://mediator.internal/v1/event. Members that
+// the form lacks become part of the text.
 import { readFileSync } from "node:fs";
 
 const [file, agent] = process.argv.slice(2);
@@ -13,7 +14,10 @@ function signal({ signal_id, origin_agent, challenge_window_hours: hours = 24, t
 }
 
 function contract({ challenge_id, original_signal_id, counter_claim, reasoning_trace }) {
-  return { challenge_id, original_signal_id, challenger_agent_id: agent, counter_claim: text(counter_claim), reasoning_trace: steps(reasoning_trace), timestamp };
+  return {
+    challenge_id, original_signal_id, challenger_agent_id: agent, counter_claim: text(counter_claim),
+    reasoning_trace: steps(reasoning_trace), timestamp,
+  };
 }
 
 console.log(JSON.stringify(theirs.original_signal_id ? contract(theirs) : signal(theirs)));

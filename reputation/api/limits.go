@@ -23,8 +23,8 @@ const (
 	// maxAddresses bounds the addresses with a known rate; the least recently seen are forgotten.
 	maxAddresses = 8192
 	// maxBytes bounds the large bodies of all requests in flight: reading and answering one takes several times its
-	// memory. Bodies of up to MaxRequest do not count, so that slow large ones keep nobody else out: the listener's bound
-	// on connections bounds these.
+	// memory. Bodies of up to MaxRequest do not count: the listener's bound on connections bounds them, and slow large
+	// bodies cannot block them.
 	maxBytes = 16 << 20
 )
 

@@ -79,8 +79,8 @@ func (v *view) endurance(span float64) measure {
 	return measure{n: int64(v.len()), value: value, points: of.Points * value}
 }
 
-// fatigue measures how much the agent slowed down, and whether it rests at the same hours each day. In a short session
-// nobody tires, so its points grow with the time.
+// fatigue measures how much the agent slowed down, and whether it rests at the same hours each day. A short
+// session shows no fatigue in anyone, so the points grow with its length.
 func (v *view) fatigue(span float64) measure {
 	of := &formula.Entropy.Fatigue
 	at, gaps := v.gaps()

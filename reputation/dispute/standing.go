@@ -95,7 +95,7 @@ func (b *Book) weight(id string, registered int64, now time.Time) float64 {
 	return float64(max(b.standing(id, registered, b.Time(now)), day/24))
 }
 
-// strangers stands for the owners of all agents without a sidecar, who may be anyone.
+// strangers is the owner of all agents without a sidecar: anyone can have such agents.
 const strangers = "did:key"
 
 // OwnerOf names the owner that an agent's bounds count for. All agents without a sidecar share one.

@@ -35,7 +35,7 @@ type Registered struct {
 	Gates   []Gate
 	// Degraded says that a configured gate did not answer, and Warned that the enforcement score is below 100.
 	Degraded, Warned bool
-	// Wait is how long the caller has to wait after a rejection.
+	// Wait is the time until the caller may try again after a rejection.
 	Wait time.Duration
 }
 

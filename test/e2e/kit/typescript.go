@@ -38,7 +38,7 @@ func TypeScript(t *testing.T) string {
 }
 
 // SameInTypeScript fails the test unless packages/typescript says of exports what mediator verify says with the same
-// flags. Sentences about what is refused may differ, but not their codes. It returns how many exports are refused.
+// flags. Refusals may differ in their sentences, but not in their codes. It returns the number of refused exports.
 func SameInTypeScript(t *testing.T, exports []string, flags ...string) (refused int) {
 	t.Helper()
 	dir := TypeScript(t)
