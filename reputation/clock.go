@@ -105,7 +105,7 @@ func (s *Service) setBack(ctx context.Context, token string) (log accrual.Log, e
 	}
 	s.docket.clock.believe(seen)
 	return log, s.step(ctx, func(book *dispute.Book, _ time.Time) error {
-		e, err := book.SetBack(token, stated.Claims(), seen.shown)
+		e, err := book.SetBack(token, seen.shown)
 		if err != nil {
 			return err
 		}
