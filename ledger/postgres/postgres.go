@@ -20,6 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
@@ -102,6 +103,7 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 		if err := l.open(ctx, tx, r.Open); err != nil {
 			return err
 		}
+		failpoint.Reach("intent")
 		return Consume(ctx, tx, keys...)
 	}))
 }

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
@@ -125,6 +126,7 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 		if err := l.log(tx, logged...); err != nil {
 			return err
 		}
+		failpoint.Reach("intent")
 		return l.insert(tx, r)
 	})
 }
