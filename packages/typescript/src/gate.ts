@@ -1,5 +1,5 @@
 // An API's gate: challenges, capabilities, and the verdict on each request.
-import { hash, newId, sameSecret, toBase64url, utf8 } from './bytes.js';
+import { type Bytes, hash, hmac, newId, sameSecret, toBase64url, utf8 } from './bytes.js';
 import * as a from './claims.js';
 import type { Claims } from './claims.js';
 import { attended, emptyEnvelope, same, sameAction, verifyChain, type Envelope } from './chain.js';
@@ -100,18 +100,16 @@ function failed(error: unknown, absent = false): Verdict {
 
 /** The gate's own secret, by which its tokens are authenticated. */
 export class Secret {
-  private constructor(private readonly key: CryptoKey, readonly id: string) {}
+  private constructor(private readonly bytes: Bytes, readonly id: string) {}
 
   static async of(text: string | Uint8Array): Promise<Secret> {
     const bytes = typeof text === 'string' ? utf8(text.replace(/\r?\n$/, '')) : new Uint8Array(text);
     refuseIf(bytes.length < 32, 'config_malformed', 'the secret has fewer than 32 bytes');
-    const key = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']);
-    const mac = new Uint8Array(await crypto.subtle.sign('HMAC', key, utf8('kid')));
-    return new Secret(key, `mac:${toBase64url(mac.subarray(0, 9))}`);
+    return new Secret(bytes, `mac:${toBase64url((await hmac(bytes, utf8('kid'))).subarray(0, 9))}`);
   }
 
   async mac(input: string): Promise<string> {
-    return toBase64url(new Uint8Array(await crypto.subtle.sign('HMAC', this.key, utf8(input))));
+    return toBase64url(await hmac(this.bytes, utf8(input)));
   }
 
   async sign(kind: a.Kind, claims: Claims): Promise<string> {
