@@ -210,7 +210,7 @@ export class Gate {
   /** Gives out a challenge for a binding (JSON of a request to the challenge endpoint). Throws a Refusal. */
   async challenge(request: string | Uint8Array): Promise<Challenge> {
     const { nonce: _, ...asked } = document(request, emptyBinding, MAX_REQUEST, 'query_malformed');
-    refuseIf(!a.soundBinding(asked), 'artifact_malformed', 'the binding lacks a member, or one is too long');
+    a.checkBinding(asked);
     const binding = { ...asked, nonce: newId() };
     const { now } = this.clock();
     const [id, iat] = [newId(), Math.floor(now)];
@@ -306,8 +306,11 @@ export class Gate {
 
   /** Verifies a capability and the request proof over it against a binding. Throws a Refusal. */
   async authorize(token: string, proof: string, accessTokenHash: string, asked: a.Binding): Promise<Verdict> {
-    refuseIf(!a.soundBinding(asked), 'artifact_malformed', 'the binding lacks a member, or one is too long');
+    a.checkBinding(asked);
     const c = await this.own(a.capability, token, this.strict.maxCapabilityAge);
+    const { resource } = c.binding;
+    refuseIf(resource !== asked.resource, 'artifacts_mismatch', `the capability is for ${resource}, not ${
+      asked.resource}; if a proxy changes the path, set publicURL`);
     refuseIf(!sameAction(c.binding, asked), 'artifacts_mismatch', 'the capability is for another operation');
     refuseIf(!c.verificationConsumed || !c.runtime || !c.session || !c.decisionId || !c.grantId, 'artifact_missing',
       'the capability lacks a part of the chain');
