@@ -49,6 +49,7 @@ var layers = []string{
 	"internal/keystore",
 	"internal/await",
 	"internal/archive",
+	"internal/car",
 	"internal/preset",
 	"internal/learn",
 	"internal/rulesfile",

@@ -22,11 +22,12 @@ want libc6-dev       'test -e /usr/include/stdlib.h'
 want python3         'test -x /usr/bin/python3'
 want python3-requests '/usr/bin/python3 -c "import requests"'
 want python3-httpx   '/usr/bin/python3 -c "import httpx"'
-for module in fastapi starlette flask redis psycopg build wheel mypy cryptography; do # for packages/python
+for module in fastapi starlette uvicorn flask redis psycopg build wheel mypy cryptography; do # for packages/python
 	want "python3-$module" "/usr/bin/python3 -c 'import $module'"
 done
 want python3-venv    '/usr/bin/python3 -c "import ensurepip"'
 want chromium        'command -v chromium' # reads the page of posts open
+want nginx-light     'test -x /usr/sbin/nginx'
 want redis-server    'command -v redis-server'
 want softhsm2        'command -v softhsm2-util && test -e /usr/lib/softhsm/libsofthsm2.so'
 want opensc          'command -v pkcs11-tool'

@@ -42,7 +42,8 @@ func run(t *testing.T, dir, name string, args ...string) {
 
 // TestPackage runs the package's own tests: the golden vectors, stores, and adapters.
 func TestPackage(t *testing.T) {
-	run(t, root, python, "-m", "unittest", "tests.test_vectors", "tests.test_gate", "tests.test_refusals")
+	run(t, root, python, "-m", "unittest", "tests.test_vectors", "tests.test_gate", "tests.test_refusals",
+		"tests.test_nginx")
 }
 
 func TestTypes(t *testing.T) {
