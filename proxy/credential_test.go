@@ -13,14 +13,14 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/echo"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/signer"
 )
 
 func TestHeadersOfAnAction(t *testing.T) {
-	credential, err := forward.NewCredential("X-Vendor-Token", "Bearer ", echo.Auto, fixed(secretToken))
+	credential, err := newCredential("X-Vendor-Token", "Bearer ", fixed(secretToken))
 	must(t, err)
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) {
 		actions[0].Headers, actions[3].Headers, actions[3].Credential = []string{"If-Match", "X-Kept"}, []string{}, credential
@@ -55,9 +55,19 @@ func TestHeadersOfAnAction(t *testing.T) {
 
 type fixed string
 
-func (f fixed) Secret(context.Context) (string, error) { return string(f), nil }
+func (f fixed) Current(context.Context) (credential.Value, error) {
+	return credential.Value{Secret: string(f)}, nil
+}
 
-func (fixed) Refused(string) {}
+func (fixed) Refused(credential.Value) {}
+
+func newCredential(header, prefix string, source credential.Source) (*credential.Credential, error) {
+	form, err := credential.Header(header, prefix, echo.Auto)
+	if err != nil {
+		return nil, err
+	}
+	return credential.New(source, form)
+}
 
 // rotating changes its secret once it is refused.
 type rotating struct {
@@ -65,10 +75,12 @@ type rotating struct {
 	fail    error
 }
 
-func (r *rotating) Secret(context.Context) (string, error) { return r.secrets[0], r.fail }
+func (r *rotating) Current(context.Context) (credential.Value, error) {
+	return credential.Value{Secret: r.secrets[0]}, r.fail
+}
 
-func (r *rotating) Refused(secret string) {
-	if secret == r.secrets[0] {
+func (r *rotating) Refused(v credential.Value) {
+	if v.Secret == r.secrets[0] {
 		r.secrets = r.secrets[1:]
 	}
 }
@@ -78,7 +90,7 @@ func TestCredentialIsReplaced(t *testing.T) {
 	for _, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(call.path, func(t *testing.T) {
 			source := &rotating{secrets: []string{"old-token", "new-token"}}
-			credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, source)
+			credential, err := newCredential("Authorization", "Bearer ", source)
 			must(t, err)
 			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Authorization") == "Bearer old-token" {
@@ -123,7 +135,7 @@ func TestCookiesForACredential(t *testing.T) {
 
 // The agent's header in another spelling does not go out beside the credential.
 func TestCredentialHasNoSecondSpelling(t *testing.T) {
-	credential, err := forward.NewCredential("X-Vendor-Token", "", echo.Auto, fixed(secretToken))
+	credential, err := newCredential("X-Vendor-Token", "", fixed(secretToken))
 	must(t, err)
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) { actions[0].Credential = credential })
 	for _, name := range []string{"X-Vendor-Token", "X_Vendor_Token", "x-vendor_token", "X.Vendor.Token"} {

@@ -26,8 +26,6 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/proxy/echo"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/rules"
@@ -364,7 +362,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	}))
 	roles, o := newRoles(t, p.sessions, p.record)
 	p.roles, o.Load.Refused = roles, 1<<20 // every refusal is recorded
-	credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
+	credential, err := newCredential("Authorization", "Bearer ", fixed(secretToken))
 	must(t, err)
 	p.base = "https://" + at(0, p.upstream)
 	var actions []rules.Action
