@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	cel.dev/cel-go v0.33.2
 	filippo.io/torchwood v0.9.0
+	github.com/aws/smithy-go/aws-http-auth v1.2.2
 	github.com/cloudflare/circl v1.6.5
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/elastic/go-seccomp-bpf v1.6.0

@@ -2,12 +2,18 @@ package proxy
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
@@ -113,6 +119,52 @@ func TestCredentialIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// TestSignedCalls signs what is really sent: a post, and a write whose body is held for that. If the API refuses the
+// signature because of its clock, the log says so.
+func TestSignedCalls(t *testing.T) {
+	form, err := credential.AWS(credential.AWSOptions{Service: "s3", Regions: []string{"eu-central-1"}, Now: time.Now})
+	must(t, err)
+	key, err := credential.New(awsKey{}, form)
+	must(t, err)
+	core, logged := observer.New(zapcore.WarnLevel)
+	ahead := time.Duration(0)
+	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+		w.WriteHeader(http.StatusForbidden)
+	}, func(o *PipelineOptions, actions []rules.Action) { actions[0].Credential, o.Log = key, zap.New(core) })
+	p.roles.bound = `{"id":"AKID","kind":"aws s3","version":""}`
+	for i, method := range []string{"POST", "PUT"} {
+		path := []string{"/posts", "/inference"}[i]
+		p.send(method, path, `{"a":1}`, "X-Amz-Date", "20150830T123600Z", "X_Amz_Date", "2", "Authorization", "AWS4 mine")
+		sent := p.sent[i]
+		sum := sha256.Sum256([]byte(p.body[i]))
+		if h := sent.Header; p.body[i] != `{"a":1}` || h.Get("X-Amz-Content-Sha256") != hex.EncodeToString(sum[:]) ||
+			len(h["X-Amz-Date"]) != 1 || h["X_amz_date"] != nil ||
+			!strings.Contains(h.Get("Authorization"), "/eu-central-1/s3/aws4_request, SignedHeaders=content-type;host;x-amz-content-sha256;x-amz-date,") {
+			t.Errorf("%s: the API saw %v and %q", method, h, p.body[i])
+		}
+	}
+	if n := logged.Len(); n != 0 {
+		t.Errorf("%d warnings about equal clocks", n)
+	}
+	ahead = 5 * time.Minute
+	p.send("POST", "/posts", `{"a":1}`)
+	for _, line := range logged.FilterMessageSnippet("clock").All() {
+		if d, _ := line.ContextMap()["ahead"].(time.Duration); d.Round(time.Minute) == ahead {
+			return
+		}
+	}
+	t.Errorf("the log does not say that the clocks differ: %v", logged.All())
+}
+
+type awsKey struct{}
+
+func (awsKey) Current(context.Context) (credential.Value, error) {
+	return credential.Value{ID: "AKID", Secret: "the-secret-access-key"}, nil
+}
+
+func (awsKey) Refused(credential.Value) {}
 
 // Cookies for an injected credential do not reach the agent.
 func TestCookiesForACredential(t *testing.T) {

@@ -20,6 +20,13 @@ import (
 func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	c.record.Rule = e.Name
 	c.session.Note(strings.TrimSuffix("egress "+c.r.Method+" "+c.record.Host+c.record.Path+" "+c.record.Message, " "))
+	if e.Credential.CoversBody() && !c.learns() && c.held == nil && c.r.Body != http.NoBody {
+		var err error
+		if c.held, err = c.readBody(body.Max, rules.ContentRaw); err != nil {
+			c.closeAfter()
+			return err
+		}
+	}
 	var sent io.Reader = c.r.Body
 	switch {
 	case c.held != nil:

@@ -114,6 +114,10 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential cre
 	if err := c.heard(out, resp, signers); err != nil {
 		return err
 	}
+	if skew := credential.Skew(resp, c.p.o.Now()); skew != 0 {
+		c.p.o.Log.Warn("the API has refused a call, and its clock differs from ours: set both by NTP",
+			zap.String("post", c.record.ID), zap.String("rule", c.record.Rule), zap.Duration("ahead", skew))
+	}
 	carrier := resp.Body
 	if err := credential.Answered(resp); err != nil {
 		return err

@@ -156,6 +156,7 @@ type fakeRoles struct {
 	grant      *signer.Issuer[evidence.ActionGrant]
 	otherEvent bool
 	token      string     // bound into the request proof; secretToken if empty
+	bound      string     // bound instead of the token's header; that if empty
 	done       []string   // events of ended sessions
 	mu         sync.Mutex // guards unsent
 	unsent     []string   // posts given back
@@ -266,7 +267,7 @@ func (f *fakeRoles) Admit(_ context.Context, r gate.AdmitRequest) (gate.Admissio
 }
 
 func (f *fakeRoles) Authorize(_ context.Context, p gate.AuthorizeRequest) (gate.Authorization, error) {
-	if p.AccessTokenHash != evidence.HashBytes([]byte("Bearer "+cmp.Or(f.token, secretToken))) {
+	if p.AccessTokenHash != evidence.HashBytes([]byte(cmp.Or(f.bound, "Bearer "+cmp.Or(f.token, secretToken)))) {
 		return gate.Authorization{}, errors.New("another access token")
 	}
 	return gate.Authorization{Keys: []ledger.Key{{Kind: "capability", ID: "cap_1"}}}, f.fail["proof"]

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/echo"
@@ -12,7 +13,8 @@ import (
 
 // Credential is a secret that the mediator puts into calls. An answer that repeats it to the agent is cut off.
 type Credential struct {
-	// Header carries the secret. Default Authorization. Set at most one of `header`, `basic`, `query` and `cookie`.
+	// Header carries the secret. Default Authorization. Set at most one of `header`, `basic`, `query`, `cookie` and
+	// `aws`.
 	Header string `yaml:"header"`
 	// Prefix precedes the secret in the header, such as "Bearer ".
 	Prefix string `yaml:"prefix"`
@@ -22,10 +24,13 @@ type Credential struct {
 	Query string `yaml:"query"`
 	// Cookie is the cookie that carries the secret, in place of all cookies of the agent.
 	Cookie string `yaml:"cookie"`
+	// AWS signs calls by AWS Signature Version 4 or 4A.
+	AWS *AWS `yaml:"aws"`
 	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto. With auto
 	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
-	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. Set this or `vault`.
+	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. For `aws` it is a
+	// shared credentials file with one profile. Set exactly one of `file` and `vault`.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
 	// a 401, and shortly before its lease ends (each minute if it has none).
@@ -42,8 +47,17 @@ type VaultSecret struct {
 	// Path is the argument of vault read, such as kv/data/github (KV version 2) or github/token (a temporary secret).
 	// {rule} becomes the rule's name.
 	Path string `yaml:"path" need:"yes"`
-	// Field is the field with the secret. Required, except with `basic`: by default, username and password.
+	// Field is the field with the secret. Required, except with `basic` (by default username and password) and `aws`
+	// (always access_key, secret_key and, if there is one, security_token).
 	Field string `yaml:"field"`
+}
+
+// AWS is what an access key signs for. The signature covers the body, so the sidecar holds it, up to 33554432 bytes.
+type AWS struct {
+	// Service is the service's signing name, such as s3 or execute-api.
+	Service string `yaml:"service" need:"yes"`
+	// Regions is one region, or for Version 4A several, or "*".
+	Regions []string `yaml:"regions" need:"yes"`
 }
 
 // part is a key of a credential that names its source or its form.
@@ -53,12 +67,14 @@ type part struct {
 }
 
 // sources are where a credential comes from: exactly one is set.
-func (r *Credential) sources() []part { return []part{{"file", r.File != ""}, {"vault", r.Vault != nil}} }
+func (r *Credential) sources() []part {
+	return []part{{"file", r.File != ""}, {"vault", r.Vault != nil}}
+}
 
 // forms are where a credential goes: at most one is set, by default the header.
 func (r *Credential) forms() []part {
 	return []part{{"header", r.Header != "" || r.Prefix != ""}, {"basic", r.Basic != nil}, {"query", r.Query != ""},
-		{"cookie", r.Cookie != ""}}
+		{"cookie", r.Cookie != ""}, {"aws", r.AWS != nil}}
 }
 
 // Form returns how the credential is applied to a call.
@@ -71,6 +87,8 @@ func (r *Credential) Form() (credential.Form, error) {
 		return credential.Query(r.Query)
 	case r.Cookie != "":
 		return credential.Cookie(r.Cookie)
+	case r.AWS != nil:
+		return credential.AWS(credential.AWSOptions{Service: r.AWS.Service, Regions: r.AWS.Regions, Now: time.Now})
 	}
 	return credential.Header(cmp.Or(r.Header, "Authorization"), r.Prefix, half)
 }
@@ -130,20 +148,41 @@ func (r *Credential) checkFile(form credential.Form, f *findings) error {
 	if err != nil || f.noSecrets {
 		return err
 	}
-	if _, err = form.Find(credential.Value{Secret: secret}); err != nil {
+	v := credential.Value{Secret: secret}
+	if parse := r.Parse(); parse != nil {
+		v, err = parse(secret)
+	}
+	if err == nil {
+		_, err = form.Find(v)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", r.File, err)
 	}
 	return nil
 }
 
+// Parse returns how to read the credential's file; nil takes it whole.
+func (r *Credential) Parse() func(string) (credential.Value, error) {
+	if r.AWS != nil {
+		return credential.ParseAWSFile
+	}
+	return nil
+}
+
 func (v *VaultSecret) checkFields(key string, r *Credential, f *findings) {
-	if v.Fields(r).Secret == "" {
+	switch {
+	case v.Fields(r).Secret == "":
 		f.Add(key+".field", "is required")
+	case r.AWS != nil && v.Field != "":
+		f.Add(key+".field", "has no meaning with aws, which takes access_key, secret_key and security_token")
 	}
 }
 
 // Fields returns the fields of the secret that the credential r takes.
 func (v *VaultSecret) Fields(r *Credential) credential.Fields {
+	if r.AWS != nil {
+		return credential.Fields{ID: "access_key", Secret: "secret_key", Session: "security_token"}
+	}
 	if v.Field == "" && r.Basic != nil && r.Basic.User == "" {
 		return credential.Fields{ID: "username", Secret: "password"}
 	}

@@ -1,7 +1,7 @@
 // Package credential puts the APIs' credentials into calls. A [Source] gives a credential, a [Form] applies it.
 //
 //	credential.go  a rule's credential, and its use in one call
-//	header.go, basic.go, query.go, cookie.go  the forms
+//	header.go, basic.go, query.go, cookie.go, aws.go  the forms
 //	file.go, vault.go  the sources
 package credential
 
@@ -79,6 +79,15 @@ func New(source Source, form Form) (*Credential, error) {
 
 // Takes reports whether the credential replaces this header of the agent.
 func (c *Credential) Takes(name string) bool { return c != nil && c.form.Takes(name) }
+
+// CoversBody reports whether the credential signs the body, which must then be held.
+func (c *Credential) CoversBody() bool {
+	if c == nil {
+		return false
+	}
+	_, signs := c.form.(aws)
+	return signs
+}
 
 // Use is a credential for one call: the request proof and the sent request use the same value.
 type Use struct {
@@ -179,6 +188,31 @@ func (u Use) Answered(resp *http.Response) error {
 		u.source.Refused(u.value)
 	}
 	return u.find.Guard(resp)
+}
+
+// leastSkew is the least difference of two clocks that is worth mentioning. Signatures bear five minutes, tokens one.
+const leastSkew = time.Minute
+
+// Skew returns how far the API's clock is ahead of ours if it has refused the call with the credential, and the
+// difference may be the reason; otherwise 0.
+func (u Use) Skew(resp *http.Response, now time.Time) time.Duration {
+	if u.Credential == nil {
+		return 0
+	}
+	switch resp.StatusCode {
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden:
+		return Skew(resp, now)
+	}
+	return 0
+}
+
+// Skew returns how far the clock of an answer's server is ahead of ours; 0 if less than a minute or unknown.
+func Skew(resp *http.Response, now time.Time) time.Duration {
+	date, err := http.ParseTime(resp.Header.Get("Date"))
+	if skew := date.Sub(now); err == nil && skew.Abs() >= leastSkew {
+		return skew.Round(time.Second)
+	}
+	return 0
 }
 
 // Format keeps the credential out of logs and errors.

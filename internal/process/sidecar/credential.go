@@ -33,7 +33,7 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (all credentials, err error
 		}
 		var source credential.Source
 		if r.Vault == nil {
-			source, err = credential.File(r.File, nil)
+			source, err = credential.File(r.File, r.Parse())
 		} else if source, err = p.inVault(rule, r, shared); err == nil {
 			all.inVault["the credential of the rule "+rule+" in Vault"] = source
 		}

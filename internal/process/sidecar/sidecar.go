@@ -96,9 +96,10 @@ type sidecar struct {
 
 	admin    *admin.Server
 	handler  *proxy.Handler
-	current  *snapshot                  // nil until Serve; only a reload changes it
-	observed atomic.Pointer[deployment] // of current, for the metrics
-	accepted atomic.Pointer[accepted]   // of current, for reputations
+	current  *snapshot                   // nil until Serve; only a reload changes it
+	observed atomic.Pointer[deployment]  // of current, for the metrics
+	accepted atomic.Pointer[accepted]    // of current, for reputations
+	inUse    atomic.Pointer[credentials] // of current, for the metrics
 }
 
 // Run runs the sidecar until ctx ends.

@@ -177,6 +177,7 @@ func (p *sidecar) activate(next *snapshot) {
 	p.admin.SetDeployment(next.deployment)
 	p.observed.Store(next.deployment)
 	p.accepted.Store(next.accepted)
+	p.inUse.Store(&next.credentials)
 	if old := p.current; old != nil {
 		old.stop()
 		old.transport.CloseIdleConnections()
