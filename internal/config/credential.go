@@ -30,11 +30,16 @@ type Credential struct {
 	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. For `aws` it is a
-	// shared credentials file with one profile. Set exactly one of `file` and `vault`.
+	// shared credentials file with one profile. Set exactly one of `file`, `vault`, `oauth` and
+	// `google`; tokens of the last two go out as "Bearer " in Authorization.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
 	// a 401, and shortly before its lease ends (each minute if it has none).
 	Vault *VaultSecret `yaml:"vault"`
+	// OAuth gets an access token from an OAuth 2.0 token endpoint.
+	OAuth *OAuth `yaml:"oauth"`
+	// Google gets an access token for a service account.
+	Google *Google `yaml:"google"`
 }
 
 // Basic is a user with a password, the secret.
@@ -68,8 +73,12 @@ type part struct {
 
 // sources are where a credential comes from: exactly one is set.
 func (r *Credential) sources() []part {
-	return []part{{"file", r.File != ""}, {"vault", r.Vault != nil}}
+	return []part{{"file", r.File != ""}, {"vault", r.Vault != nil}, {"oauth", r.OAuth != nil},
+		{"google", r.Google != nil}}
 }
+
+// hasToken reports whether the source gives a bearer token.
+func (r *Credential) hasToken() bool { return r.OAuth != nil || r.Google != nil }
 
 // forms are where a credential goes: at most one is set, by default the header.
 func (r *Credential) forms() []part {
@@ -90,7 +99,11 @@ func (r *Credential) Form() (credential.Form, error) {
 	case r.AWS != nil:
 		return credential.AWS(credential.AWSOptions{Service: r.AWS.Service, Regions: r.AWS.Regions, Now: time.Now})
 	}
-	return credential.Header(cmp.Or(r.Header, "Authorization"), r.Prefix, half)
+	prefix := r.Prefix
+	if prefix == "" && r.Header == "" && r.hasToken() {
+		prefix = "Bearer "
+	}
+	return credential.Header(cmp.Or(r.Header, "Authorization"), prefix, half)
 }
 
 // names returns the keys of all parts, and of those that are set.
@@ -126,6 +139,9 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	}
 	if r.form() != "header" && r.form() != "basic" && r.BasicSecret != string(echo.Auto) {
 		f.Add(key+".basicSecret", "has no meaning with %s, which is no Basic credential", r.form())
+	}
+	if r.hasToken() && (r.AWS != nil || r.Basic != nil && r.Basic.User == "") {
+		f.Add(key+"."+r.form(), "needs more than a token: a file or vault")
 	}
 	if r.Vault != nil {
 		r.Vault.checkFields(key+".vault", r, f)

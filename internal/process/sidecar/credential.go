@@ -2,6 +2,9 @@ package sidecar
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"strings"
 
 	"go.uber.org/zap"
@@ -20,11 +23,15 @@ type credentials struct {
 	byRule map[string]*credential.Credential
 	// inVault are the sources in Vault, by what they read. They need a login: see read.
 	inVault map[string]credential.Source
+	// tokens are the sources of tokens, by their configuration. Rules can share one, and a reload keeps it: a refresh
+	// token is used once.
+	tokens map[string]credential.Source
 }
 
 // makeCredentials makes the credentials of the rules.
-func (p *sidecar) makeCredentials(c *config.Sidecar) (all credentials, err error) {
-	all = credentials{make(map[string]*credential.Credential), make(map[string]credential.Source)}
+func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
+	all := credentials{make(map[string]*credential.Credential), make(map[string]credential.Source),
+		make(map[string]credential.Source)}
 	shared := make(map[string]*vault.Secret) // rules can name the same secret
 	for rule, r := range c.Credentials() {
 		form, err := r.Form()
@@ -32,10 +39,18 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (all credentials, err error
 			return all, err
 		}
 		var source credential.Source
-		if r.Vault == nil {
-			source, err = credential.File(r.File, r.Parse())
-		} else if source, err = p.inVault(rule, r, shared); err == nil {
+		switch {
+		case r.OAuth != nil:
+			source = p.token(all, *r.OAuth, func() credential.Source {
+				return credential.OAuth(r.OAuth.Options(c.State, p))
+			})
+		case r.Google != nil:
+			source = p.token(all, *r.Google, func() credential.Source { return credential.Google(r.Google.Options(p)) })
+		case r.Vault != nil:
+			source, err = p.inVault(rule, r, shared)
 			all.inVault["the credential of the rule "+rule+" in Vault"] = source
+		default:
+			source, err = credential.File(r.File, r.Parse())
 		}
 		if err != nil {
 			return all, err
@@ -45,6 +60,26 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (all credentials, err error
 		}
 	}
 	return all, nil
+}
+
+// token returns the source of tokens for a configuration, made by create if there is none yet.
+func (p *sidecar) token(all credentials, of any, create func() credential.Source) credential.Source {
+	key := fmt.Sprintf("%T", of)
+	if text, err := json.Marshal(of); err == nil {
+		key += string(text)
+	}
+	if all.tokens[key] == nil && p.current != nil {
+		all.tokens[key] = p.current.credentials.tokens[key]
+	}
+	if all.tokens[key] == nil {
+		all.tokens[key] = create()
+	}
+	return all.tokens[key]
+}
+
+// RoundTrip reaches token endpoints as upstreams are reached by the present configuration.
+func (p *sidecar) RoundTrip(r *http.Request) (*http.Response, error) {
+	return p.transport.Load().RoundTrip(r)
 }
 
 func (p *sidecar) inVault(rule string, r *config.Credential, shared map[string]*vault.Secret) (credential.Source, error) {

@@ -94,12 +94,13 @@ type sidecar struct {
 
 	credentials credentials // of the first configuration; those in Vault are still unread
 
-	admin    *admin.Server
-	handler  *proxy.Handler
-	current  *snapshot                   // nil until Serve; only a reload changes it
-	observed atomic.Pointer[deployment]  // of current, for the metrics
-	accepted atomic.Pointer[accepted]    // of current, for reputations
-	inUse    atomic.Pointer[credentials] // of current, for the metrics
+	admin     *admin.Server
+	handler   *proxy.Handler
+	current   *snapshot                          // nil until Serve; only a reload changes it
+	observed  atomic.Pointer[deployment]         // of current, for the metrics
+	accepted  atomic.Pointer[accepted]           // of current, for reputations
+	inUse     atomic.Pointer[credentials]        // of current, for the metrics
+	transport atomic.Pointer[upstream.Transport] // of current, for token endpoints
 }
 
 // Run runs the sidecar until ctx ends.

@@ -178,6 +178,7 @@ func (p *sidecar) activate(next *snapshot) {
 	p.observed.Store(next.deployment)
 	p.accepted.Store(next.accepted)
 	p.inUse.Store(&next.credentials)
+	p.transport.Store(next.transport)
 	if old := p.current; old != nil {
 		old.stop()
 		old.transport.CloseIdleConnections()
