@@ -149,6 +149,9 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 			f.Add(key+".vault", "needs custody.type: vault")
 		}
 	}
+	if r.AWS != nil && (r.AWS.Service == "" || len(r.AWS.Regions) == 0) {
+		return // their tags have said so
+	}
 	form, err := r.Form()
 	if err != nil {
 		f.Add(key+"."+r.form(), "%v", err)

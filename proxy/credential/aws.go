@@ -43,7 +43,7 @@ func AWS(o AWSOptions) (Form, error) {
 		isS3: o.Service == "s3" || strings.HasPrefix(o.Service, "s3-") || strings.HasPrefix(o.Service, "s3express")}
 	for _, name := range append([]string{o.Service}, o.Regions...) {
 		if name != "*" && (name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*") != "") {
-			return nil, fmt.Errorf("%q is no service or region such as s3 or eu-central-1", name)
+			return nil, fmt.Errorf("%q is no service or region such as s3 or eu-central-1: lower case, digits and hyphens", name)
 		}
 	}
 	if len(o.Regions) == 0 || o.Service == "*" || o.Now == nil {
@@ -54,7 +54,7 @@ func AWS(o AWSOptions) (Form, error) {
 
 func (aws) Find(v Value) (*echo.Secret, error) {
 	if v.ID == "" || strings.ContainsAny(v.ID, "/, =") {
-		return nil, errors.New("it has no access key id")
+		return nil, errors.New("it has no access key id without spaces, commas, slashes and equals signs")
 	}
 	if v.Session == "" {
 		return echo.All(v.Secret)

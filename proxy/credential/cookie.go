@@ -16,7 +16,7 @@ type cookie string
 // Cookie is the form of a secret in a cookie (RFC 6265), in place of all cookies of the agent.
 func Cookie(name string) (Form, error) {
 	if !httpguts.ValidHeaderFieldName(name) {
-		return nil, fmt.Errorf("%q is not the name of a cookie", name)
+		return nil, fmt.Errorf("%q is not the name of a cookie: letters, digits and !#$%%&'*+-.^_`|~", name)
 	}
 	return cookie(name), nil
 }
