@@ -80,6 +80,7 @@ var layers = []string{
 	"proxy/jsonread",
 	"proxy/websocket",
 	"proxy/body",
+	"proxy/credential",
 	"proxy/forward",
 	"proxy/upstream",
 	"proxy/echo",

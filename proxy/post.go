@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
-	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/signer"
@@ -29,13 +29,13 @@ type posting struct {
 	stop     context.CancelFunc              // ends that wait
 
 	admission  gate.Admission
-	credential forward.SecretHeader // bound and sent with the same value
+	credential credential.Use // bound and sent with the same value
 	proof      string
 	keys       []ledger.Key // consumed before the first byte goes out
 }
 
 // maxSteps bounds the number of steps with [posting.witnessed], which each may take Timeouts.Step.
-const maxSteps = 10
+const maxSteps = 11
 
 // steps are the steps before the forward, in order. A failed step stops the post before anything is sent. Consumed keys
 // stay consumed; only the event gets its post back ([posting.unsent]).
@@ -50,6 +50,7 @@ var steps = [...]struct {
 	{"decision", (*posting).decide},         // 6, begins 7
 	{"attest", (*posting).attest},           // 7
 	{"gate", (*posting).admit},              // 8
+	{"credential", (*posting).resolve},      // 9
 	{"proof", (*posting).requestProof},      // 9
 	{"consume", (*posting).consume},         // 9, made durable
 }

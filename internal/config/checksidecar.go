@@ -215,8 +215,9 @@ func (a Action) checkGate(key string, f *findings) (answerKeys httpsig.Keys) {
 			f.Add(key+".api.answerKeys", "%v", err)
 		}
 	}
-	if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
-		f.Add(key+".credential.header", "must be Authorization: an API with a gate expects the access token in this header")
+	if r := a.Credential; r != nil && (r.form() != "header" || !strings.EqualFold(cmp.Or(r.Header, "Authorization"),
+		"Authorization")) {
+		f.Add(key+".credential."+r.form(), "must be header Authorization: an API with a gate expects the access token there")
 	}
 	_, err := gate.NewClient(gate.ClientOptions{
 		ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: new(http.Client), Now: time.Now,

@@ -138,6 +138,10 @@ agent: {uid: 2000}`},
 	{"Signing key", reflect.TypeFor[SigningKey](), "runtime: {key: runtime-key, issuer: mediator-runtime, lifetime: 30s}"},
 	{"TLS", reflect.TypeFor[TLS](),
 		"tls: {certificate: tls/bundle.pem, key: tls/bundle.pem, authorities: tls/authorities.pem}"},
+	{"Token endpoint", reflect.TypeFor[TokenEndpoint](), `identityProvider:
+  tokenURL: https://login.example.com/token
+  clientID: mediator
+  clientSecretFile: secrets/idp-client`},
 	{"Webhook", reflect.TypeFor[Webhook](), "standardWebhooks: {secretFiles: [secrets/billing]}"},
 	{"XRay server", reflect.TypeFor[XRayServer](), "govern: {url: https://xray.internal/mcp, tokenFile: secrets/xray}"},
 }

@@ -204,30 +204,6 @@ type MCP struct {
 	SameConnection bool `yaml:"sameConnection"`
 }
 
-// Credential is a secret that the mediator puts into calls. An answer that repeats it to the agent is cut off.
-type Credential struct {
-	// Header carries the secret. Default Authorization.
-	Header string `yaml:"header"`
-	// Prefix precedes the secret, such as "Bearer ". An answer with the secret is cut off, even without the prefix.
-	Prefix string `yaml:"prefix"`
-	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto. With auto
-	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
-	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
-	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. Set this or `vault`.
-	File string `yaml:"file" is:"path"`
-	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
-	// a 401, and shortly before its lease ends (each minute if it has none).
-	Vault *VaultSecret `yaml:"vault"`
-}
-
-type VaultSecret struct {
-	// Path is the argument of vault read, such as kv/data/github (KV version 2) or github/token (a temporary secret).
-	// {rule} becomes the rule's name.
-	Path string `yaml:"path" need:"yes"`
-	// Field is the field with the secret.
-	Field string `yaml:"field" need:"yes"`
-}
-
 // Action is one kind of call that posts.
 type Action struct {
 	// Name appears in records and metrics.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/botauth"
 	"github.com/actionproof/mediator/httpsig"
-	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
@@ -38,7 +38,7 @@ type Action struct {
 	// forwards all. No evidence covers headers.
 	Headers []string
 	// Credential replaces the agent's own; nil injects none.
-	Credential *forward.Credential
+	Credential *credential.Credential
 	// Sign signs what is sent; nil signs none.
 	Sign *botauth.Signer
 	// MCP names an MCP server's tools, GraphQL names mutations; both nil if the action ignores messages.
@@ -58,7 +58,7 @@ type Action struct {
 type Egress struct {
 	Name       string
 	Match      match.Match
-	Credential *forward.Credential
+	Credential *credential.Credential
 	Sign       *botauth.Signer // as an Action's
 	// WebSocket also allows WebSocket handshakes. Their traffic is not inspected.
 	WebSocket bool

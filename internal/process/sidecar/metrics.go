@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -22,5 +23,43 @@ func (p *sidecar) registerMetrics() error {
 				}
 				return 0
 			}),
+		p.Metrics.Register(credentialMetrics{p}),
 	)
+}
+
+var (
+	byRule          = []string{"rule"}
+	credentialUntil = prometheus.NewDesc("mediator_credential_until_seconds",
+		"When the credential of a rule ends, if that is known, in Unix seconds.", byRule, nil)
+	credentialRead = prometheus.NewDesc("mediator_credential_read_seconds",
+		"When the credential of a rule was last read or renewed, in Unix seconds.", byRule, nil)
+	credentialFailures = prometheus.NewDesc("mediator_credential_failures_total",
+		"Calls of a rule that were refused because its credential could not be had.", byRule, nil)
+)
+
+// credentialMetrics are the figures of the present configuration's credentials. A credential is renewed when it is used.
+type credentialMetrics struct{ *sidecar }
+
+// Describe implements [prometheus.Collector].
+func (credentialMetrics) Describe(to chan<- *prometheus.Desc) {
+	to <- credentialUntil
+	to <- credentialRead
+	to <- credentialFailures
+}
+
+// Collect implements [prometheus.Collector].
+func (m credentialMetrics) Collect(to chan<- prometheus.Metric) {
+	now := m.inUse.Load()
+	if now == nil {
+		return
+	}
+	for rule, c := range now.byRule {
+		stats := c.Stats()
+		for desc, at := range map[*prometheus.Desc]time.Time{credentialUntil: stats.End, credentialRead: stats.Read} {
+			if !at.IsZero() {
+				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(at.Unix()), rule)
+			}
+		}
+		to <- prometheus.MustNewConstMetric(credentialFailures, prometheus.CounterValue, float64(stats.Failures), rule)
+	}
 }

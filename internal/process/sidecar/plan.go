@@ -68,7 +68,8 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 		p.Public = append(p.Public, n.Unix)
 	}
 	for _, r := range c.Credentials() {
-		p.Secret = append(p.Secret, r.File) // empty for a credential in Vault
+		files, urls := r.Uses()
+		p.Secret, p.Connect = append(p.Secret, files...), append(p.Connect, urls...)
 	}
 	if usesVault(c) {
 		p.Secret = append(p.Secret, c.Custody.SecretFiles(credentialRole)...)

@@ -47,7 +47,6 @@ import (
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/receipts"
@@ -93,15 +92,15 @@ type sidecar struct {
 	guard        *guardWatch // nil if the configuration has no guard
 	ownAddresses []netip.AddrPort
 
-	// The credentials of the first configuration, and those in Vault, which are still unread.
-	credentials map[string]*forward.Credential
-	unread      []*vault.Secret
+	credentials credentials // of the first configuration; those in Vault are still unread
 
-	admin    *admin.Server
-	handler  *proxy.Handler
-	current  *snapshot                  // nil until Serve; only a reload changes it
-	observed atomic.Pointer[deployment] // of current, for the metrics
-	accepted atomic.Pointer[accepted]   // of current, for reputations
+	admin     *admin.Server
+	handler   *proxy.Handler
+	current   *snapshot                          // nil until Serve; only a reload changes it
+	observed  atomic.Pointer[deployment]         // of current, for the metrics
+	accepted  atomic.Pointer[accepted]           // of current, for reputations
+	inUse     atomic.Pointer[credentials]        // of current, for the metrics
+	transport atomic.Pointer[upstream.Transport] // of current, for token endpoints
 }
 
 // Run runs the sidecar until ctx ends.
@@ -170,7 +169,7 @@ func (p *sidecar) Open(ctx context.Context) (err error) {
 	if p.metrics, err = proxy.NewMetrics(p.Metrics); err != nil {
 		return err
 	}
-	if p.credentials, p.unread, err = p.makeCredentials(c); err != nil {
+	if p.credentials, err = p.makeCredentials(c); err != nil {
 		return err
 	}
 	if p.ca, err = openCA(c); err != nil {
@@ -212,7 +211,7 @@ func (p *sidecar) Close() {
 }
 
 // ReadSecrets waits for the credentials in Vault.
-func (p *sidecar) ReadSecrets(ctx context.Context) error { return p.readSecrets(ctx, p.unread, true) }
+func (p *sidecar) ReadSecrets(ctx context.Context) error { return p.credentials.read(ctx, p.Log, true) }
 
 // Begin implements [daemon.Service].
 func (p *sidecar) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
