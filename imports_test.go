@@ -47,6 +47,7 @@ var layers = []string{
 	"internal/admin",
 	"internal/process/daemon",
 	"internal/keystore",
+	"internal/auditexport",
 	"internal/await",
 	"internal/archive",
 	"internal/preset",
@@ -60,6 +61,7 @@ var layers = []string{
 	"proxy",
 	"proxy/rules",
 	"proxy/own",
+	"proxy/spans",
 	"proxy/node",
 	"proxy/load",
 	"proxy/session",
@@ -96,6 +98,8 @@ var layers = []string{
 	"reputation/verification/tools",
 	"reputation/verification/xray",
 	"reputation/verification",
+	"internal/tracing",
+	"internal/otlp",
 	"internal/wire",
 	"internal/agentpod",
 	"internal/identity",
@@ -168,7 +172,7 @@ var forbidden = map[string][]string{
 var verifiers = map[string][]string{
 	"./gate": {
 		"yaml", "procfs", "sqlite", "pgx", "modernc.org/", "zap", "hashicorp", "prometheus", "cel.dev/", "protobuf", "cobra",
-		"json-experiment",
+		"json-experiment", "opentelemetry",
 		"internal/observe", "mediator/proxy", "policy/decide",
 	},
 	"./ledger/postgres": {"yaml", "procfs", "sqlite", "modernc.org/", "zap", "hashicorp", "prometheus",
