@@ -47,6 +47,7 @@ var layers = []string{
 	"internal/admin",
 	"internal/process/daemon",
 	"internal/keystore",
+	"internal/auditexport",
 	"internal/await",
 	"internal/archive",
 	"internal/car",
@@ -61,6 +62,7 @@ var layers = []string{
 	"proxy",
 	"proxy/rules",
 	"proxy/own",
+	"proxy/spans",
 	"proxy/node",
 	"proxy/load",
 	"proxy/session",
@@ -98,6 +100,8 @@ var layers = []string{
 	"reputation/verification/tools",
 	"reputation/verification/xray",
 	"reputation/verification",
+	"internal/tracing",
+	"internal/otlp",
 	"internal/wire",
 	"internal/agentpod",
 	"internal/identity",
@@ -170,7 +174,7 @@ var forbidden = map[string][]string{
 var verifiers = map[string][]string{
 	"./gate": {
 		"yaml", "procfs", "sqlite", "pgx", "modernc.org/", "zap", "hashicorp", "prometheus", "cel.dev/", "protobuf", "cobra",
-		"json-experiment",
+		"json-experiment", "opentelemetry",
 		"internal/observe", "mediator/proxy", "policy/decide",
 	},
 	"./ledger/postgres": {"yaml", "procfs", "sqlite", "modernc.org/", "zap", "hashicorp", "prometheus",

@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/proxy/spans"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -42,6 +43,7 @@ type call struct {
 	// does is the effect of a post's message, or nil if its rule ignores messages.
 	does        *policy.Message
 	receipt     *receipts.Call
+	spans       *spans.Call
 	told        problem.Details // why the call failed, as shown to the agent
 	connections connections
 	last        time.Time // end of the last step
@@ -56,6 +58,11 @@ type connections struct {
 func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 	now := p.o.Now()
 	c := &call{p: p, w: w, r: r, via: p.o.Transport, last: now}
+	var h http.Header
+	if r != nil {
+		h = r.Header
+	}
+	c.spans = spans.Begin(p.o.Tracer, h, now)
 	c.conversation = plain{c}
 	c.record = ledger.Record{
 		ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now,
@@ -89,6 +96,7 @@ func (c *call) context() context.Context {
 func (c *call) step(name string) {
 	now := c.p.o.Now()
 	c.record.Steps = append(c.record.Steps, ledger.Step{Name: name, Micros: now.Sub(c.last).Microseconds()})
+	c.spans.Step(name, now)
 	c.last = now
 }
 

@@ -119,6 +119,7 @@ func goneMeanwhile(ctx context.Context, step string, err error) error {
 }
 
 func (t *posting) bounded(ctx context.Context, take func(*posting, context.Context) error) error {
+	ctx = t.spans.Context(ctx)
 	ctx, cancel := context.WithTimeout(ctx, t.p.o.Timeouts.Step)
 	defer cancel()
 	return take(t, ctx)

@@ -53,7 +53,8 @@ func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool
 		c.record.ID = ""
 	}
 	c.remember()
-	p.o.Metrics.observe(c.record)
+	p.o.Metrics.observe(c.record, c.spans.Exemplar())
+	c.spans.End(&c.record)
 	if !recorded {
 		p.o.Metrics.leftOut.Inc()
 		return true, nil

@@ -65,6 +65,9 @@ func (c *Sidecar) checkAll(f *findings) {
 	if err := errors.Join(c.Limits.Load().Check(), c.Limits.Listeners().Check()); err != nil {
 		f.Add("limits", "%v", err)
 	}
+	if c.PropagateTraces && c.Tracing == nil {
+		f.Add("propagateTraces", "needs tracing")
+	}
 	c.checkCA(f)
 	c.checkKeys(f)
 	c.checkEndpoints(f)

@@ -35,6 +35,8 @@ type Process struct {
 	TLS *TLS `yaml:"tls"`
 	// Probes serves metrics and health.
 	Probes *Probes `yaml:"probes"`
+	// Tracing sends OpenTelemetry traces (docs/operations/telemetry.md).
+	Tracing *Tracing `yaml:"tracing"`
 	// Registrar is the registrar's endpoint. It certifies this process's keys and delivers `trust.bundle`. It also
 	// delivers `manifest` if both are in one folder.
 	Registrar *Peer `yaml:"registrar"`

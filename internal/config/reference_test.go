@@ -117,6 +117,8 @@ var shared = []struct {
 		"origin: {key: origin-proof-key, issuer: mediator-source-verifier, audience: mediator-trigger}"},
 	{"Believed receipts", reflect.TypeFor[BelievedReceipts](),
 		"receipts: {issuers: [mediator-observer], audiences: [posting-api], keys: [interaction-receipt-key]}"},
+	{"Collector", reflect.TypeFor[Collector](),
+		`otlp: {endpoint: "https://collector.example.com:4318", headersFile: secrets/otlp}`},
 	{"Credential", reflect.TypeFor[Credential](), `credential: {prefix: "Bearer ", file: secrets/github-token}`},
 	{"Custody", reflect.TypeFor[Custody](), `custody:
   type: vault

@@ -38,6 +38,10 @@ type Sidecar struct {
 	Retention Duration `yaml:"retention"`
 	// TransparencyLog makes the ledger keep a log that shows whether a post was left out or changed later.
 	TransparencyLog *TransparencyLog `yaml:"transparencyLog"`
+	// AuditExport copies the records of calls to a file or a collector.
+	AuditExport *AuditExport `yaml:"auditExport"`
+	// PropagateTraces replaces the agent's traceparent in calls to upstreams by the sidecar's. Needs `tracing`.
+	PropagateTraces bool `yaml:"propagateTraces" reload:"yes"`
 	// CA configures the certificate authority (CA) for intercepting TLS.
 	CA CA `yaml:"ca"`
 	// Keys are the signing keys.

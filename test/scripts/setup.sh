@@ -74,13 +74,15 @@ fi
 cd ../..
 
 # A real Vault server, which the tests of Vault custody start, and two of its plugins: see test/vaultserver/README.md.
-build() {
-	if [ ! -x "bin/$1" ] || [ test/vaultserver/go.sum -nt "bin/$1" ]; then
+# The receiver of the OpenTelemetry collector: test/collector/README.md.
+build() { # NAME MODULE PACKAGE
+	if [ ! -x "bin/$1" ] || [ "test/$2/go.sum" -nt "bin/$1" ]; then
 		echo "setup: building $1 for the tests; this takes some minutes the first time" >&2
-		(cd test/vaultserver && CGO_ENABLED=0 "${GO:-go}" build -mod=readonly -buildvcs=false -tags minimal -trimpath -ldflags='-s -w' -o "../../bin/$1" "$2")
+		(cd "test/$2" && CGO_ENABLED=0 "${GO:-go}" build -mod=readonly -buildvcs=false -tags minimal -trimpath -ldflags='-s -w' -o "../../bin/$1" "$3")
 	fi
 }
-build vault .
+build collector collector .
+build vault vaultserver .
 for plugin in vault-plugin-auth-kubernetes vault-plugin-secrets-terraform; do
-	build "$plugin" "github.com/hashicorp/$plugin/cmd/$plugin"
+	build "$plugin" vaultserver "github.com/hashicorp/$plugin/cmd/$plugin"
 done

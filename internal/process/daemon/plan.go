@@ -59,6 +59,9 @@ func (p Plan) Observer(roles []Role) *Observer {
 	if t := p.TLS; t != nil {
 		secret, public = append(secret, t.Key, t.Token), append(public, t.Certificate, t.Authorities)
 	}
+	if t := p.Tracing; t != nil {
+		secret, public = append(secret, t.HeadersFile), append(public, t.CA)
+	}
 	slices.Sort(secret)
 	slices.Sort(public)
 	return &Observer{p, roles, slices.Concat(

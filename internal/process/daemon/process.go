@@ -40,6 +40,7 @@ import (
 	"github.com/actionproof/mediator/internal/confine"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/keystore"
+	"github.com/actionproof/mediator/internal/tracing"
 )
 
 // Process holds the parts of each process, for as long as it runs.
@@ -54,6 +55,7 @@ type Process struct {
 	Confined *confine.Confined        // nil until Confine
 	Trust    trustFollowers           // empty in the trigger service and the node, which verify nothing by the bundle
 	Identity *identity.Identity       // nil without tls
+	Tracing  *tracing.Tracing         // nil if nothing is traced
 
 	KeySuffix string // ends the names of this process's keys, after a slash, if no other process has them: see OwnKeys
 
@@ -112,7 +114,8 @@ func (p *Process) Mux(checks ...Check) *http.ServeMux {
 }
 
 func (p *Process) metrics(mux *http.ServeMux) {
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
+	// exemplars need OpenMetrics
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 }
 
 // probes answers what everyone may ask: the metrics and the health of a process whose Mux is made.

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/descriptor"
 	"github.com/actionproof/mediator/internal/logs"
+	"github.com/actionproof/mediator/internal/tracing"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -92,6 +93,10 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 		return err
 	}
 	defer p.Keys.Close()
+	if t := plan.Tracing; t != nil {
+		p.Tracing = tracing.New(tracing.Options{Service: "mediator-" + name, Collector: t.Of(), Sample: t.Sample, Log: log,
+			Metrics: p.Metrics})
+	}
 	return (&running[C]{p, service, load, &Configured[C]{Config: c, Plan: plan}}).run(ctx)
 }
 
@@ -130,6 +135,10 @@ func (r *running[C]) run(ctx context.Context) error {
 	handler, err := r.service.Begin(ctx, group)
 	if err != nil {
 		return errors.Join(err, l.Close())
+	}
+	if t := r.Tracing; t != nil {
+		handler = tracing.Handler(t, handler)
+		group.Go(func() error { t.Run(ctx); return nil })
 	}
 	group.Go(func() error {
 		return Serve(ctx, l, r.admitting(plan.Endpoint, handler), Limits{}, plan.Grace, r.Log)

@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/share"
+	"github.com/actionproof/mediator/internal/tracing"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
@@ -60,8 +61,14 @@ func (p *Process) loadIdentity(ctx context.Context, c config.Process) (err error
 // KeepIdentity keeps the Identity current until ctx ends.
 func (p *Process) KeepIdentity(ctx context.Context) { p.follow(ctx) }
 
-// Client returns an HTTP client for another process, and the base of its URLs.
-func (p *Process) Client(at config.Peer) (*http.Client, string) { return Client(at, p.Identity) }
+// Client returns an HTTP client for another process, and the base of its URLs. Requests carry their trace.
+func (p *Process) Client(at config.Peer) (*http.Client, string) {
+	c, base := Client(at, p.Identity)
+	if p.Tracing != nil {
+		c.Transport = tracing.Transport(c.Transport)
+	}
+	return c, base
+}
 
 // strangerTimeout bounds how long the server still reads a request of a caller that it does not admit.
 const strangerTimeout = time.Second

@@ -83,6 +83,12 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 			p.Connect = append(p.Connect, t.Accepts.URLs()...)
 		}
 	}
+	if e := c.AuditExport; e != nil && e.OTLP != nil {
+		p.Connect = append(p.Connect, e.OTLP.Endpoint)
+		p.Secret, p.Public = append(p.Secret, e.OTLP.HeadersFile), append(p.Public, e.OTLP.CA)
+	} else if e != nil {
+		p.Write = append(p.Write, filepath.Dir(e.File))
+	}
 	err := p.UseDatabase(c.Ledger.Postgres, c.LedgerDSN)
 	return p, err
 }

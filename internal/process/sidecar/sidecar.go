@@ -11,6 +11,7 @@
 //	node.go        the parts that use the node
 //	ledger.go      used ids and records
 //	transparency.go  the transparency log
+//	export.go    the audit export
 //	botauth.go     the signatures of requests
 //	ca.go          the interception CA
 //	looker.go      the child that observes processes
@@ -38,6 +39,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/auditexport"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/observe"
@@ -80,6 +82,8 @@ type sidecar struct {
 	ca           *intercept.CA
 	ledger       *ledger.Watched // below the queue
 	record       *ledger.Queue
+	exporter     *auditexport.Exporter      // nil without one
+	exports      ledger.Exports             // for the exporter
 	transparency *transparency              // nil without one
 	botKey       *signer.Rotation           // nil if no request is signed
 	signers      map[string]*botauth.Signer // of requests, by the form that a rule names
@@ -270,6 +274,9 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 		return err
 	}
 	group.Go(func() error { prune(ctx, p.record, p.Log); return nil })
+	if p.exporter != nil {
+		group.Go(func() error { p.exporter.Run(ctx, p.exports); return nil })
+	}
 	if p.sender != nil {
 		group.Go(func() error { p.sender.Run(ctx); return nil })
 		p.admin.SetSender(p.sender)

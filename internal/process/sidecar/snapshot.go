@@ -126,7 +126,7 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 		RecordOptions: proxy.RecordOptions{Record: p.record, Metrics: p.metrics, Log: p.Log},
 		NetworkOptions: proxy.NetworkOptions{
 			Transport: s.transport, Node: p.node, Destination: s.destination(), HangUp: c.WebSocketRefusal == "close",
-			CAPEM: p.ca.CertificatePEM(),
+			CAPEM: p.ca.CertificatePEM(), Propagate: c.PropagateTraces,
 		},
 		BoundsOptions: proxy.BoundsOptions{
 			Timeouts: proxy.Timeouts{
@@ -137,6 +137,9 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	}
 	if p.reputations != nil {
 		o.Reputations = p.reputations
+	}
+	if p.Tracing != nil {
+		o.Tracer = p.Tracing
 	}
 	if t := p.transparency; t != nil && t.c.RequireWitness {
 		o.Witnessed = t.wait
@@ -174,6 +177,7 @@ func (p *sidecar) activate(next *snapshot) {
 		p.Log.Warn("a warning about the configuration",
 			zap.String("code", w.Code), zap.String("key", w.Key), zap.String("warning", w.Sentence))
 	}
+	p.export(next.Config.AuditExport)
 	p.admin.SetDeployment(next.deployment)
 	p.observed.Store(next.deployment)
 	p.accepted.Store(next.accepted)

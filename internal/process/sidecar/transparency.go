@@ -94,12 +94,24 @@ func LogKeys(ctx context.Context, c *config.Sidecar, key custody.Key) (all []tra
 
 func (p *sidecar) openLedger(ctx context.Context) (err error) {
 	t := p.transparency
-	if t == nil {
-		p.ledger, _, err = openLedger(ctx, p.config, nil, p.Log)
-	} else {
-		p.ledger, t.ledger, err = openLedger(ctx, p.config, t.logged, p.Log)
+	logged, ended := func() {}, func() {}
+	if t != nil {
+		logged = t.logged
 	}
-	return err
+	if err := p.addExporter(); err != nil {
+		return err
+	}
+	if p.exporter != nil {
+		ended = p.exporter.Wake
+	}
+	var s store
+	if p.ledger, s, err = openLedger(ctx, p.config, logged, ended, p.Log); err != nil {
+		return err
+	}
+	if p.exports = s; t != nil {
+		t.ledger = s
+	}
+	return nil
 }
 
 // beginTransparency begins the log, if there is one, before the first session.
