@@ -251,8 +251,9 @@ export class Trust {
     try {
       const p = parseRooted(token, k);
       const root = this.roots.get(p.kid);
-      if (root) await verifyRooted(root, p, k.typ);
-      return root !== undefined;
+      if (root?.purpose !== k.purpose) return false;
+      await verifyRooted(root, p, k.typ);
+      return true;
     } catch (error) {
       if (error instanceof Refusal) return false;
       throw error;
