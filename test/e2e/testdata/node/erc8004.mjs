@@ -20,8 +20,8 @@ async function call(from, to, data) {
     gasLimit: 30_000_000n });
   const { exceptionError, returnValue, logs = [] } = execResult;
   const reverted = exceptionError && Buffer.from(returnValue).toString('latin1').replace(/[^ -~]/g, '');
-  return { reverted, createdAddress, returned: bytesToHex(returnValue), logs: logs.map(([, topics, raw]) => ({ topics: topics.map(bytesToHex),
-      data: bytesToHex(raw) })) };
+  return { reverted, createdAddress, returned: bytesToHex(returnValue),
+    logs: logs.map(([, topics, raw]) => ({ topics: topics.map(bytesToHex), data: bytesToHex(raw) })) };
 }
 
 async function sent(...of) {
