@@ -106,6 +106,7 @@ var layers = []string{
 	"internal/agentpod",
 	"internal/identity",
 	"internal/problem",
+	"reputation/erc8004",
 	"reputation/dispute",
 	"reputation/rating",
 	"reputation/accrual",
