@@ -28,6 +28,7 @@ done
 want python3-venv    '/usr/bin/python3 -c "import ensurepip"'
 want chromium        'command -v chromium' # reads the page of posts open
 want redis-server    'command -v redis-server'
+want squid-openssl   'test -x /usr/lib/squid/digest_file_auth' # the proxy above
 want softhsm2        'command -v softhsm2-util && test -e /usr/lib/softhsm/libsofthsm2.so'
 want opensc          'command -v pkcs11-tool'
 want nodejs          'command -v node'
