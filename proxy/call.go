@@ -53,6 +53,7 @@ type call struct {
 type connections struct {
 	got  atomic.Bool  // the call has a connection
 	made atomic.Int32 // new ones for this call
+	via  atomic.Value // upstream.Via of the last one
 }
 
 func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
@@ -88,9 +89,10 @@ func (c *call) of(s *session.Session) {
 	c.record.Session, c.record.Event, c.record.Learning = s.ID, s.Event.ID, s.Learning
 }
 
-// context is for requests in the name of the call: they use connections of its session alone.
-func (c *call) context() context.Context {
-	return upstream.WithParty(c.r.Context(), c.session.ID, c.session.Life())
+// context is for requests in the name of the call: they use connections of its session alone, and go the way that its
+// rule demands.
+func (c *call) context(demanded upstream.Via) context.Context {
+	return upstream.WithVia(upstream.WithParty(c.r.Context(), c.session.ID, c.session.Life()), demanded)
 }
 
 func (c *call) step(name string) {

@@ -35,7 +35,7 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 		c.streamed = body.Stream(c.r.Body, p.o.Timeouts.Forward, http.NewResponseController(c.w).SetReadDeadline)
 		sent = c.streamed
 	}
-	ctx, end := context.WithCancelCause(c.context())
+	ctx, end := context.WithCancelCause(c.context(e.Via))
 	cancel := func() { end(nil) }
 	defer cancel()
 	defer context.AfterFunc(c.session.Life(), func() { p.outlives(ctx, end) })()

@@ -87,6 +87,7 @@ const maxConnections = 10
 func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.Reader) *http.Request {
 	ctx = httptrace.WithClientTrace(c.spans.Context(ctx), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		c.connections.got.Store(true)
+		c.connections.via.Store(upstream.ViaOf(got.Conn))
 		if !got.Reused && c.connections.made.Add(1) > maxConnections {
 			cancel()
 		}
@@ -104,6 +105,9 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential cre
 	resp, err := c.via.RoundTrip(out)
 	c.step("upstream")
 	c.streamed.Answered()
+	if via, ok := c.connections.via.Load().(upstream.Via); ok {
+		c.record.Via = string(via)
+	}
 	if err != nil {
 		err = upstream.Classify(cmp.Or(outlived(out.Context()), c.streamed.Failed(), c.turnedAway(), err))
 		c.unanswered(err)

@@ -47,6 +47,15 @@ type Deployment interface {
 	Controls(ctx context.Context) []policy.ObservedControl
 	// Reputation returns the reputation that a post would have, or nil if the manifest believes none.
 	Reputation(ctx context.Context) *Reputation
+	// UpstreamProxy connects to the upstream proxy; nil without one.
+	UpstreamProxy(ctx context.Context) *UpstreamProxy
+}
+
+// UpstreamProxy is the upstream proxy, and whether it can be reached now.
+type UpstreamProxy struct {
+	URL    string `json:"url"`
+	Code   string `json:"code,omitempty"`   // why it cannot; empty if it can
+	Reason string `json:"reason,omitempty"` // the sentence of Code
 }
 
 // Reputation is the reputation that a post would have now, and whether the control plane believes it.
@@ -153,6 +162,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/ledger", s.showLedger)
 	mux.HandleFunc("GET /v1/delivery", s.delivery)
 	mux.HandleFunc("GET /v1/reputation", s.reputation)
+	mux.HandleFunc("GET /v1/upstream-proxy", s.upstreamProxy)
 	mux.HandleFunc("GET /v1/ledger/keys", s.showKeyUses)
 	mux.HandleFunc("GET /v1/log", s.showLog)
 	return mux
@@ -167,6 +177,12 @@ func (s *Server) controls(w http.ResponseWriter, r *http.Request) {
 func (s *Server) reputation(w http.ResponseWriter, r *http.Request) {
 	if d := s.observed(w); d != nil {
 		wire.Write(w, d.Reputation(r.Context()), nil)
+	}
+}
+
+func (s *Server) upstreamProxy(w http.ResponseWriter, r *http.Request) {
+	if d := s.observed(w); d != nil {
+		wire.Write(w, d.UpstreamProxy(r.Context()), nil)
 	}
 }
 

@@ -200,7 +200,7 @@ func unproven(checks []ledger.Check, post *madePost, state ledger.State) (names 
 		{"subject", trigger}, {"action", trigger}, {"resource", trigger}, {"method", trigger},
 		{"host", api},
 		{"path", trigger},
-		{"scheme", api}, {"queryNames", false}, {"carries", false}, {"mcp", false}, {"graphql", false},
+		{"scheme", api}, {"via", false}, {"queryNames", false}, {"carries", false}, {"mcp", false}, {"graphql", false},
 		{"learning", true}, // checkRecord
 		{"unfit", false},
 		{"message", trigger},

@@ -85,6 +85,7 @@ func (c *Sidecar) checkAll(f *findings) {
 	for i, u := range c.Upstreams {
 		c.addUpstream(fmt.Sprintf("upstreams[%d]", i), u, f)
 	}
+	c.checkProxy(f)
 	var err error
 	if c.Denied, err = match.ParseDenied(c.Deny); err != nil {
 		f.Add("deny", "%v", err)
@@ -177,7 +178,7 @@ func (c *Postgres) dsn(key string, f *findings) string {
 func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	out := rules.Action{
 		Name: a.Name, Subject: a.Subject, Action: a.Action, Content: a.Content, MaxBody: cmp.Or(a.MaxBody, 1<<20),
-		AllowQuery: a.Query, AgentSolves: a.Solver == "agent",
+		AllowQuery: a.Query, AgentSolves: a.Solver == "agent", Via: a.Via,
 		Match:   parseMatch(key+".match", a.Match, []string{http.MethodPost}, f),
 		MCP:     parseMCP(key+".match.mcp", a.Match.MCP, true, f),
 		GraphQL: parseGraphQL(key+".match.graphql", a.Match.GraphQL, true, f),
@@ -241,7 +242,7 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 		methods = []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	}
 	c.EgressRules = append(c.EgressRules, rules.Egress{
-		Name: e.Name, WebSocket: e.WebSocket,
+		Name: e.Name, WebSocket: e.WebSocket, Via: e.Via,
 		Match:    parseMatch(key+".match", e.Match, methods, f),
 		MCP:      parseMCP(key+".match.mcp", e.Match.MCP, false, f),
 		GraphQL:  parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f),

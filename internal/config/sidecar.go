@@ -74,6 +74,9 @@ type Sidecar struct {
 	Deny []string `yaml:"deny" reload:"yes"`
 	// Upstreams are settings for single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
+	// UpstreamProxy is a proxy through which calls, and requests to the log's witnesses, reach their hosts. Connections to
+	// other processes, Vault, PostgreSQL and DNS never use it.
+	UpstreamProxy *UpstreamProxy `yaml:"upstreamProxy" reload:"yes"`
 	// WebSocketRefusal is the refusal of a WebSocket without a rule: answer (403 with the reason) or close (some clients
 	// then go on without a WebSocket).
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
@@ -91,6 +94,7 @@ type Sidecar struct {
 	EgressRules   []rules.Egress  `yaml:"-"`
 	Denied        *match.Denied   `yaml:"-"`
 	UpstreamHosts []upstream.Host `yaml:"-"`
+	Proxy         *upstream.Proxy `yaml:"-"` // nil without upstreamProxy
 	Warnings      []Warning       `yaml:"-"` // do not stop the process
 }
 
@@ -232,6 +236,8 @@ type Action struct {
 	Credential *Credential `yaml:"credential"`
 	// Sign signs requests (Web Bot Auth): none, web-bot-auth, or web-bot-auth-legacy for verifiers of earlier drafts.
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
+	// Via overrides upstreamProxy.noProxy: direct or proxy.
+	Via upstream.Via `yaml:"via"`
 	// Gate is the gate that verifies the evidence: local (the mediator's own) or api (the API's).
 	Gate string `yaml:"gate" one:"local api"`
 	// API locates the API's own gate; only with `gate: api`.
@@ -261,6 +267,8 @@ type Egress struct {
 	Credential *Credential `yaml:"credential"`
 	// Sign is as in an action.
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
+	// Via is as in an action.
+	Via upstream.Via `yaml:"via"`
 	// Observe is the API of the models whose calls the sidecar inspects: openai-chat, openai-responses,
 	// openai-embeddings, openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini,
 	// bedrock-converse or ollama-chat. The sidecar checks each request, and records names, figures and times. POST only.

@@ -45,6 +45,8 @@ type Action struct {
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
 	Gate    Gate
+	// Via is the way that its calls must go, those to the API's gate included; empty for the upstream proxy's own choice.
+	Via upstream.Via
 	// TakesPart marks the gate as the API's own: the forwarded call carries the capability and the request proof.
 	TakesPart bool
 	// AnswerKeys are the API's, with which it signs its answers; others are not relayed. Nil verifies none.
@@ -60,6 +62,7 @@ type Egress struct {
 	Match      match.Match
 	Credential *credential.Credential
 	Sign       *botauth.Signer // as an Action's
+	Via        upstream.Via    // as an Action's
 	// WebSocket also allows WebSocket handshakes. Their traffic is not inspected.
 	WebSocket bool
 	// MCP names messages to an MCP server, GraphQL names queries; both nil if the rule ignores messages.

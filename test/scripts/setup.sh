@@ -29,6 +29,7 @@ want python3-venv    '/usr/bin/python3 -c "import ensurepip"'
 want chromium        'command -v chromium' # reads the page of posts open
 want nginx-light     'test -x /usr/sbin/nginx'
 want redis-server    'command -v redis-server'
+want squid-openssl   'test -x /usr/lib/squid/digest_file_auth' # the proxy above
 want softhsm2        'command -v softhsm2-util && test -e /usr/lib/softhsm/libsofthsm2.so'
 want opensc          'command -v pkcs11-tool'
 want nodejs          'command -v node'

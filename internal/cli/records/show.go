@@ -101,7 +101,7 @@ func Print(w io.Writer, p admin.Record) {
 	}
 	for _, f := range []struct{ name, value string }{
 		{"rule", p.Rule}, {"session", p.Session}, {"event", p.Event}, {"subject", p.Subject}, {"action", p.Action},
-		{"resource", p.Resource}, {"message", p.Message}, {"result", p.Result},
+		{"resource", p.Resource}, {"via", via[p.Via]}, {"message", p.Message}, {"result", p.Result},
 		{"unfit", p.Unfit},
 		{"content", p.ContentHash}, {"binding", p.BindingHash}, {"capability", p.CapabilityID},
 	} {
@@ -139,6 +139,12 @@ func Print(w io.Writer, p admin.Record) {
 		fmt.Fprintln(w, "  evidence")
 		DrawChain(cli.Indent(w), p.Artifacts)
 	}
+}
+
+// via describes the ways of [ledger.Record.Via].
+var via = map[string]string{
+	"direct": "direct", "proxy": "upstream proxy",
+	"resolving-proxy": "upstream proxy, which resolved the host's name",
 }
 
 func printModel(w io.Writer, m ledger.ModelCall) {

@@ -32,6 +32,7 @@ type deployment struct {
 	log      *zap.Logger
 	// reputation returns the reputation of the agent that posts.
 	reputation func(context.Context) *admin.Reputation
+	above      above
 
 	mu    sync.Mutex         // held while observing
 	all   []look.Observation // the last observations
@@ -173,6 +174,7 @@ func (p *sidecar) posts(ctx context.Context) error {
 			return err
 		},
 		p.transparency.ready,
+		d.above.posts,
 	} {
 		if err := check(ctx); err != nil {
 			return err
@@ -213,6 +215,7 @@ func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
 		},
 		none:       p.sessions.None,
 		reputation: func(ctx context.Context) *admin.Reputation { return p.reputation(ctx, s) },
+		above:      above{s.Config, s.transport},
 	}
 	if p.current != nil {
 		d.all = p.current.deployment.lastObservations()

@@ -55,6 +55,10 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 			p.Connect = append(p.Connect, daemon.Port(u.Address.Port()))
 		}
 	}
+	if u := c.UpstreamProxy; u != nil {
+		p.Connect = append(p.Connect, daemon.Port(c.Proxy.Port))
+		p.Public, p.Secret = append(p.Public, u.CA), append(p.Secret, u.CredentialFile)
+	}
 	for _, u := range c.Upstreams {
 		p.Public = append(p.Public, u.CA)
 	}

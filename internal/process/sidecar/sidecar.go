@@ -15,6 +15,7 @@
 //	botauth.go     the signatures of requests
 //	ca.go          the interception CA
 //	looker.go      the child that observes processes
+//	proxy.go       the upstream proxy
 //	plan.go        the files and addresses that the process uses
 package sidecar
 
@@ -30,6 +31,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -93,7 +95,8 @@ type sidecar struct {
 	triggers     *trigger.Client
 	control      *policy.Client
 	metrics      *proxy.Metrics
-	guard        *guardWatch // nil if the configuration has no guard
+	proxied      *prometheus.CounterVec // connections through the upstream proxy
+	guard        *guardWatch            // nil if the configuration has no guard
 	ownAddresses []netip.AddrPort
 
 	credentials credentials // of the first configuration; those in Vault are still unread

@@ -96,7 +96,7 @@ func (p *sidecar) checkControl(ctx context.Context, strict *policy.Strict) error
 func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	c := s.Config
 	s.transport = upstream.NewTransport(upstream.Options{
-		Dialer:                upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.ownAddresses},
+		Dialer:                upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.ownAddresses, Proxy: p.upstreamProxy(c)},
 		ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
 		Connections: c.Limits.Load().Connections(),
 	})

@@ -24,7 +24,7 @@ ARTIFACTS = {*"""challenge originProof triggerReceipt reputation policyDecision 
 _FIGURE: Shape = {"n": "w", "state": "s"}
 _RECORD: Shape = {
     "id": "s", "flow": "s", "state": "s",
-    **dict.fromkeys("""session? event? rule? subject? action? resource? method? host? path? scheme? carries? unfit?
+    **dict.fromkeys("""session? event? rule? subject? action? resource? method? host? path? scheme? via? carries? unfit?
         message? result? contentHash? bindingHash? capabilityId? finished? manifest? code? step?
         reason?""".split(), "s"),
     "queryNames?": "l", "mcp?": {"method?": "s", "tool?": "s"}, "graphql?": [{"type": "s", "fields": "n"}],
