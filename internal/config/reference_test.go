@@ -159,7 +159,6 @@ func writeReference(w io.Writer) error {
 - `+"`mediator config schema serve|trigger|control|reputation|registrar|client|contexts|root`"+` prints a JSON Schema.
 - Relative paths start at the file's own folder. Durations are written like 15s.
 - Keys in **bold** are required. Any other key without a stated default is empty, false or off.
-- A link at the end of an entry leads to the section with its keys.
 - A [reload](operations/reload.md) applies changes of *reloadable* keys and of keys below them. Others need a restart.
 - [configs](../configs) has complete examples. [Architecture](architecture.md) introduces the processes.
 `)

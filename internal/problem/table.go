@@ -8,7 +8,7 @@ var table = collect(map[string][]row{
 		{"not_ready", 503, operators, "The process is not ready",
 			"Wait; its log names the reason."},
 		{"caller_unknown", 403, operators, "The endpoint does not admit this caller",
-			"List its SPIFFE ID in callers, renew its certificate, or use a token of admin.tokens that allows the request."},
+			"List its SPIFFE ID in callers, renew its certificate, or use another of admin.tokens."},
 		{"runtime_foreign", 403, operators, "A process asked for another runtime than its own",
 			"Remove the key runtime from its configuration; if it is not there, look for an intruder."},
 	},
