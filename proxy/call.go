@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/load"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
@@ -30,7 +32,8 @@ type call struct {
 	target  upstream.Target
 	session *session.Session // nil until step 1
 	record  ledger.Record
-	stage   stage // see stage.go
+	purpose match.Purpose // of the rule; zero until step 2
+	stage   stage         // see stage.go
 	// conversation speaks the endpoint's protocol; plain until step 2.
 	conversation conversation
 	via          http.RoundTripper // sends the request
@@ -178,6 +181,18 @@ func (c *call) closeAfter() {
 	}
 }
 
+// forAgent makes the document for err that the agent may read. It says what the call's rule is for.
+func (c *call) forAgent(err error) problem.Details {
+	d := problem.ForAgent(err, c.record.ID)
+	if !c.purpose.IsZero() {
+		d.Rule, _ = json.Marshal(struct {
+			Name string `json:"name"`
+			match.Purpose
+		}{c.record.Rule, c.purpose})
+	}
+	return d
+}
+
 // Bounds on the rest of a body that was refused unread.
 const (
 	maxUnread     = 64 << 20
@@ -187,7 +202,7 @@ const (
 // answerRefusal answers a refusal at once, and then reads the rest of the client's body, within bounds. Many clients
 // read the answer only after sending everything; an early close would lose it.
 func (c *call) answerRefusal(err error) {
-	d := problem.ForAgent(err, c.record.ID)
+	d := c.forAgent(err)
 	var first *challengeRequired
 	if errors.As(err, &first) {
 		d.Challenge = first.document

@@ -18,7 +18,6 @@ import (
 
 // egress forwards a call that is not a post. It streams both ways, needs no evidence, and records the times.
 func (p *Pipeline) egress(c *call, e *rules.Egress) error {
-	c.record.Rule = e.Name
 	c.session.Note(strings.TrimSuffix("egress "+c.r.Method+" "+c.record.Host+c.record.Path+" "+c.record.Message, " "))
 	if e.Credential.CoversBody() && !c.learns() && c.held == nil && c.r.Body != http.NoBody {
 		var err error
@@ -35,7 +34,9 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 		c.streamed = body.Stream(c.r.Body, p.o.Timeouts.Forward, http.NewResponseController(c.w).SetReadDeadline)
 		sent = c.streamed
 	}
-	ctx, end := context.WithCancelCause(c.context(e.Via))
+	valid, stop := e.Purpose.Until(c.context(e.Via), e.Name, p.o.Now())
+	defer stop()
+	ctx, end := context.WithCancelCause(valid)
 	cancel := func() { end(nil) }
 	defer cancel()
 	defer context.AfterFunc(c.session.Life(), func() { p.outlives(ctx, end) })()
@@ -89,6 +90,7 @@ func (p *Pipeline) outlives(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
+// outlived returns why a call had to end: its session had, or its rule expired.
 func outlived(ctx context.Context) error {
 	var ended *refusal.Refusal
 	if errors.As(context.Cause(ctx), &ended) {

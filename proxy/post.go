@@ -56,7 +56,7 @@ var steps = [...]struct {
 }
 
 func (p *Pipeline) post(c *call, a *rules.Action) error {
-	c.record.Flow, c.record.Rule = flowPost, a.Name
+	c.record.Flow = flowPost
 	t := &posting{call: c, action: a, stop: func() {}}
 	defer t.close()
 	if c.does == nil || c.does.MCP == nil { // a message to an MCP server is noted by itself

@@ -171,7 +171,8 @@ func (c *call) remember() {
 	c.session.Remember(session.Refusal{
 		Time: c.record.Finished, Post: c.record.ID, Method: clip(c.record.Method, maxRefusedMethod), Host: c.record.Host,
 		Path: clip(c.record.Path, maxRememberedPath), Message: clip(c.record.Message, maxRememberedPath), Code: c.told.Code,
-		Detail: clip(c.told.Detail, maxRememberedDetail), Remedy: c.told.Remedy, State: string(c.record.State),
+		Detail: clip(c.told.Detail, maxRememberedDetail), Remedy: c.told.Remedy, Rule: c.told.Rule,
+		State: string(c.record.State),
 	})
 }
 

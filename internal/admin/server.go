@@ -31,6 +31,7 @@ import (
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/reputation/client"
 	"github.com/actionproof/mediator/trigger"
@@ -47,6 +48,8 @@ type Deployment interface {
 	Controls(ctx context.Context) []policy.ObservedControl
 	// Reputation returns the reputation that a post would have, or nil if the manifest believes none.
 	Reputation(ctx context.Context) *Reputation
+	// Purpose says what the rule of this name is for now.
+	Purpose(rule string) match.Purpose
 	// UpstreamProxy connects to the upstream proxy; nil without one.
 	UpstreamProxy(ctx context.Context) *UpstreamProxy
 }

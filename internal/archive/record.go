@@ -25,6 +25,7 @@ var artifactNames = []string{
 type Shown struct {
 	ledger.Record
 	Assurance json.RawMessage `json:"assurance"` // not read: a verifier makes its own
+	Purpose   json.RawMessage `json:"purpose"`   // not read: a record does not fix it
 	Receipts  []string        `json:"receipts"`  // of the session, from number 1 on
 	Proofs    Proofs          `json:"proofs"`
 }

@@ -59,7 +59,7 @@ func (c *Sidecar) Rules() (*rules.Rules, error) {
 
 func (c *Sidecar) checkAll(f *findings) {
 	c.checkTLS(f)
-	c.Agent.keepFrom(f, "admin", c.Admin)
+	c.Agent.keepFrom(f, "admin", c.Admin.Endpoint)
 	c.checkTransparent(f)
 	c.checkGuard(f)
 	if err := errors.Join(c.Limits.Load().Check(), c.Limits.Listeners().Check()); err != nil {
@@ -124,7 +124,8 @@ func (c *Sidecar) checkEndpoints(f *findings) {
 		f.Add("runtime", "is required without tls; with tls, the certificate names the runtime")
 	}
 	all := []struct{ key, at string }{
-		{"admin", c.Admin.String()}, {"trigger", c.Trigger.String()}, {"control", c.Control.String()}}
+		{"admin", Peer{Unix: c.Admin.Unix}.String()}, {"admin", Peer{TCP: c.Admin.TCP}.String()},
+		{"trigger", c.Trigger.String()}, {"control", c.Control.String()}}
 	if n := c.Reputation; n != nil {
 		all = append(all, struct{ key, at string }{"reputation", n.String()})
 		if c.Receipts == nil {
@@ -177,8 +178,9 @@ func (c *Postgres) dsn(key string, f *findings) string {
 
 func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	out := rules.Action{
-		Name: a.Name, Subject: a.Subject, Action: a.Action, Content: a.Content, MaxBody: cmp.Or(a.MaxBody, 1<<20),
-		AllowQuery: a.Query, AgentSolves: a.Solver == "agent", Via: a.Via,
+		Name: a.Name, Purpose: a.purpose(key, f), Subject: a.Subject, Action: a.Action, Content: a.Content,
+		MaxBody: cmp.Or(a.MaxBody, 1<<20), AllowQuery: a.Query, AgentSolves: a.Solver == "agent",
+		Via:     a.Via,
 		Match:   parseMatch(key+".match", a.Match, []string{http.MethodPost}, f),
 		MCP:     parseMCP(key+".match.mcp", a.Match.MCP, true, f),
 		GraphQL: parseGraphQL(key+".match.graphql", a.Match.GraphQL, true, f),
@@ -242,7 +244,7 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 		methods = []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	}
 	c.EgressRules = append(c.EgressRules, rules.Egress{
-		Name: e.Name, WebSocket: e.WebSocket, Via: e.Via,
+		Name: e.Name, Purpose: e.purpose(key, f), WebSocket: e.WebSocket, Via: e.Via,
 		Match:    parseMatch(key+".match", e.Match, methods, f),
 		MCP:      parseMCP(key+".match.mcp", e.Match.MCP, false, f),
 		GraphQL:  parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f),

@@ -29,7 +29,7 @@ type Sidecar struct {
 	// refused.
 	Guard *Guard `yaml:"guard"`
 	// Admin is the endpoint for operators, out of agents' reach.
-	Admin Endpoint `yaml:"admin" need:"yes"`
+	Admin Admin `yaml:"admin" need:"yes"`
 	// State is the folder of the ledger. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Ledger stores records of calls, and the ids of tokens that were used.
@@ -214,6 +214,7 @@ type MCP struct {
 
 // Action is one kind of call that posts.
 type Action struct {
+	Purpose `yaml:",inline"`
 	// Name appears in records and metrics.
 	Name string `yaml:"name" need:"yes"`
 	// Match selects the calls.
@@ -259,6 +260,7 @@ type API struct {
 
 // Egress is one kind of call that is not a post.
 type Egress struct {
+	Purpose `yaml:",inline"`
 	// Name appears in records and metrics.
 	Name string `yaml:"name" need:"yes"`
 	// Match selects the calls.

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/net/publicsuffix"
 
@@ -13,9 +14,10 @@ import (
 	"github.com/actionproof/mediator/proxy/rules"
 )
 
-// judgeRules returns warnings about egress rules that are wide, or that change nothing. Only checks of files have them:
-// they cost much with many rules.
-func (c *Sidecar) judgeRules() (all []Warning) {
+// judgeRules returns warnings about rules that expire, and about egress rules that are wide, or that change nothing.
+// Only checks of files have them: they cost much with many rules.
+func (c *Sidecar) judgeRules(now time.Time) []Warning {
+	all := c.expiring(now)
 	for i, e := range c.EgressRules {
 		key := fmt.Sprintf("egress[%d]", i)
 		if why := wide(e); why != "" {

@@ -26,8 +26,9 @@ const (
 
 // Action is a rule for posts. They are forwarded only with the whole chain of evidence.
 type Action struct {
-	Name  string
-	Match match.Match
+	Name    string
+	Purpose match.Purpose
+	Match   match.Match
 	// Subject and Action are the binding's. Its resource is the call's own method, path and query.
 	Subject, Action string
 	Content         string // ContentJSON or ContentRaw
@@ -59,6 +60,7 @@ type Action struct {
 // record, but no evidence.
 type Egress struct {
 	Name       string
+	Purpose    match.Purpose
 	Match      match.Match
 	Credential *credential.Credential
 	Sign       *botauth.Signer // as an Action's
@@ -78,6 +80,22 @@ type Egress struct {
 type Rule struct {
 	Action *Action
 	Egress *Egress
+}
+
+// Name returns the rule's name, or "" for the rule of a learning session.
+func (r Rule) Name() string {
+	if r.Action != nil {
+		return r.Action.Name
+	}
+	return r.Egress.Name
+}
+
+// Purpose says what the rule is for.
+func (r Rule) Purpose() match.Purpose {
+	if r.Action != nil {
+		return r.Action.Purpose
+	}
+	return r.Egress.Purpose
 }
 
 // Match returns the calls that the rule is about.
@@ -222,10 +240,12 @@ func (r *Rules) Shown() own.Rules { return r.shown }
 func show(actions []Action, egress []Egress) own.Rules {
 	all := make([]own.Rule, 0, len(actions)+len(egress))
 	for _, a := range actions {
-		all = append(all, own.Rule{Name: a.Name, Kind: own.Post, Action: a.Action}.About(a.Match, a.MCP, a.GraphQL))
+		shown := own.Rule{Name: a.Name, Purpose: a.Purpose, Kind: own.Post, Action: a.Action}
+		all = append(all, shown.About(a.Match, a.MCP, a.GraphQL))
 	}
 	for _, e := range egress {
-		all = append(all, own.Rule{Name: e.Name, Kind: own.Egress, WebSocket: e.WebSocket}.About(e.Match, e.MCP, e.GraphQL))
+		shown := own.Rule{Name: e.Name, Purpose: e.Purpose, Kind: own.Egress, WebSocket: e.WebSocket}
+		all = append(all, shown.About(e.Match, e.MCP, e.GraphQL))
 	}
 	return own.Show(all)
 }

@@ -4,6 +4,7 @@
 //	run.go           the order in which it starts, reloads and ends
 //	plan.go          the files and addresses that it takes from its configuration
 //	endpoint.go      the endpoint for other processes and operators, and the users that it admits
+//	named.go         an endpoint that a command line names
 //	descriptor.go    descriptors that come with requests
 //	listener.go      bounds on the connections of strangers
 //	tls.go           the TLS certificate of a listener
@@ -62,7 +63,7 @@ type Process struct {
 	// Followed, if it is set in Roles, gets the current trust after that has taken over a changed bundle.
 	Followed func(*TrustFollower)
 
-	Address net.Addr    // of the endpoint; nil until it is open
+	Address net.Addr    // the endpoint's TCP address; nil without one, and until it is open
 	Ready   atomic.Bool // the process does its work
 
 	follow       func(ctx context.Context)           // renews the Identity; nil without one

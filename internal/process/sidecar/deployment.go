@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/match"
 )
 
 // deployment compares the manifest with what this sidecar and the other processes observe, again and again.
@@ -30,6 +31,7 @@ type deployment struct {
 	manifest *policy.Manifest
 	hash     string // of the manifest
 	log      *zap.Logger
+	purposes map[string]match.Purpose // by the names of the rules
 	// reputation returns the reputation of the agent that posts.
 	reputation func(context.Context) *admin.Reputation
 	above      above
@@ -198,6 +200,9 @@ func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
 	return d.seen.Load().controls
 }
 
+// Purpose says what the rule of this name is for.
+func (d *deployment) Purpose(rule string) match.Purpose { return d.purposes[rule] }
+
 // Reputation returns the reputation that a post would have now; nil if the manifest believes none.
 func (d *deployment) Reputation(ctx context.Context) *admin.Reputation { return d.reputation(ctx) }
 
@@ -206,7 +211,8 @@ func (d *deployment) Reputation(ctx context.Context) *admin.Reputation { return 
 func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	d := &deployment{
 		own: s.Observer, manifest: s.Manifest, hash: s.Strict.ManifestHash, log: p.Log, peers: p.admin.Peers,
-		more: func() []look.Observation { return []look.Observation{observeKeys(s.Trust.Verifier.Trust())} },
+		purposes: s.Config.Purposes(),
+		more:     func() []look.Observation { return []look.Observation{observeKeys(s.Trust.Verifier.Trust())} },
 		runs: func(ctx context.Context) []*observe.Run {
 			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // one that hangs must not hold up the others
 			defer cancel()

@@ -16,6 +16,7 @@ func (p *sidecar) registerMetrics() error {
 		[]string{"code"})
 	return errors.Join(
 		p.Metrics.Register(p.proxied),
+		p.Metrics.Register(ruleCollector{p}),
 		gauge("mediator_interception_ca_until_seconds",
 			"When the interception CA ends, after which no TLS connection of an agent is served, in Unix seconds.",
 			func() float64 { return float64(p.ca.Expires().Unix()) }),
@@ -65,5 +66,26 @@ func (m credentialMetrics) Collect(to chan<- prometheus.Metric) {
 			}
 		}
 		to <- prometheus.MustNewConstMetric(credentialFailures, prometheus.CounterValue, float64(stats.Failures), rule)
+	}
+}
+
+// ruleCollector makes a metric of each rule of the current configuration that expires.
+type ruleCollector struct{ p *sidecar }
+
+var ruleExpires = prometheus.NewDesc("mediator_rule_expires_seconds",
+	"When a rule expires, after which its calls are refused, in Unix seconds.", []string{"rule"}, nil)
+
+func (ruleCollector) Describe(ch chan<- *prometheus.Desc) { ch <- ruleExpires }
+
+// Collect implements [prometheus.Collector].
+func (c ruleCollector) Collect(ch chan<- prometheus.Metric) {
+	d := c.p.observed.Load()
+	if d == nil {
+		return
+	}
+	for name, purpose := range d.purposes {
+		if !purpose.Expires.IsZero() {
+			ch <- prometheus.MustNewConstMetric(ruleExpires, prometheus.GaugeValue, float64(purpose.Expires.Unix()), name)
+		}
 	}
 }

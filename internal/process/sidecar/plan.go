@@ -19,7 +19,8 @@ import (
 func Plan(c *config.Sidecar) (daemon.Plan, error) {
 	p := daemon.Plan{
 		File: c.File, Process: c.Process, Manifest: c.Manifest,
-		Key: "admin", Endpoint: c.Admin, Descriptors: true, Grace: c.Timeouts.Shutdown.Or(20 * time.Second),
+		Key: "admin", Endpoint: c.Admin.Endpoint, Tokens: c.Admin.Tokens, Descriptors: true,
+		Grace:   c.Timeouts.Shutdown.Or(20 * time.Second),
 		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
 		Secret: []string{
 			c.CA.Dir, c.Gate.SecretFile, filepath.Join(c.State, "ledger.db"),

@@ -304,7 +304,7 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	if redirected != nil {
 		addresses = append(addresses, redirected.Addr())
 	}
-	if _, tcp := p.Address.(*net.TCPAddr); tcp {
+	if p.Address != nil {
 		addresses = append(addresses, p.Address)
 	}
 	if p.ownAddresses, err = upstream.OwnAddresses(addresses...); err != nil {
