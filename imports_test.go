@@ -25,6 +25,7 @@ var layers = []string{
 	"internal/cli/keys",
 	"internal/cli/challenges",
 	"internal/cli/chain",
+	"internal/console",
 	"internal/cli/records",
 	"internal/cli/node",
 	"internal/cli",

@@ -4,6 +4,7 @@
 //	server.go     the sidecar's API
 //	listener.go   listeners that sessions have of their own
 //	records.go    records as the API shows them
+//	summary.go    counts of the newest records
 //	selection.go  which records an operator asks for
 //	log.go        the state of the transparency log
 //	stream.go     lists of records of any length, written and read
@@ -32,6 +33,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/reputation/client"
 	"github.com/actionproof/mediator/trigger"
@@ -52,6 +54,8 @@ type Deployment interface {
 	Purpose(rule string) match.Purpose
 	// UpstreamProxy connects to the upstream proxy; nil without one.
 	UpstreamProxy(ctx context.Context) *UpstreamProxy
+	// Rules returns the rules by which the sidecar judges calls, as agents see them.
+	Rules() own.Rules
 }
 
 // UpstreamProxy is the upstream proxy, and whether it can be reached now.
@@ -99,6 +103,8 @@ type Server struct {
 	Peers    []Peer  // the trigger service, the control plane and, where there is one, the node
 	// Learning allows learning sessions.
 	Learning bool
+	// Console is the address of the console, which the sidecar refuses to call.
+	Console string
 	// Enforcement says what keeps agents without an isolated run from going around the sidecar.
 	Enforcement func() Enforcement
 	// Transparency describes the transparency log; nil without one.
@@ -168,6 +174,15 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/upstream-proxy", s.upstreamProxy)
 	mux.HandleFunc("GET /v1/ledger/keys", s.showKeyUses)
 	mux.HandleFunc("GET /v1/log", s.showLog)
+	mux.HandleFunc("GET /v1/summary", s.summarize)
+	mux.HandleFunc("GET /v1/rules", func(w http.ResponseWriter, _ *http.Request) {
+		if d := s.observed(w); d != nil {
+			wire.Write(w, d.Rules(), nil)
+		}
+	})
+	mux.HandleFunc("GET /v1/console", func(w http.ResponseWriter, _ *http.Request) {
+		wire.Write(w, s.Console, nil)
+	})
 	return mux
 }
 

@@ -120,6 +120,9 @@ func (c *Sidecar) addRuleError(err error, f *findings) {
 }
 
 func (c *Sidecar) checkEndpoints(f *findings) {
+	if at, err := netip.ParseAddrPort(c.ConsoleAddress()); err != nil || !at.Addr().IsLoopback() {
+		f.Add("console", "must be an address of loopback with a port, not %q", c.Console)
+	}
 	if c.Runtime == "" && c.TLS == nil {
 		f.Add("runtime", "is required without tls; with tls, the certificate names the runtime")
 	}
@@ -140,6 +143,9 @@ func (c *Sidecar) checkEndpoints(f *findings) {
 		}
 	}
 }
+
+// ConsoleAddress returns the address of mediator console.
+func (c *Sidecar) ConsoleAddress() string { return cmp.Or(c.Console, "127.0.0.1:8184") }
 
 // CAFile returns the path of the CA's certificate, which agents have to trust.
 func (c *Sidecar) CAFile() string {

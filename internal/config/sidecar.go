@@ -30,6 +30,9 @@ type Sidecar struct {
 	Guard *Guard `yaml:"guard"`
 	// Admin is the endpoint for operators, out of agents' reach.
 	Admin Admin `yaml:"admin" need:"yes"`
+	// Console is the loopback address of mediator console, out of agents' reach: the sidecar and the rules of `guard`
+	// refuse it. Default 127.0.0.1:8184.
+	Console string `yaml:"console" is:"address"`
 	// State is the folder of the ledger. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Ledger stores records of calls, and the ids of tokens that were used.

@@ -110,5 +110,5 @@ func TestGuardAdmitsProbes(t *testing.T) {
 	check.Must(t, err)
 	o := c.GuardOptions()
 	check.WantEqual(t, o.Inbound, []uint16{1234, 9090})
-	check.WantEqual(t, o.Admin, []uint16{8443, 8444, 8445})
+	check.WantEqual(t, o.Admin, []uint16{8443, 8444, 8445, 8184})
 }

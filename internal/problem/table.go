@@ -9,6 +9,8 @@ var table = collect(map[string][]row{
 			"Wait; its log names the reason."},
 		{"caller_unknown", 403, operators, "The endpoint does not admit this caller",
 			"List its SPIFFE ID in callers, renew its certificate, or use another of admin.tokens."},
+		{"console_refused", 403, operators, "The console does not know this browser",
+			"Open the URL that mediator console prints: it is good once, for ten minutes."},
 		{"runtime_foreign", 403, operators, "A process asked for another runtime than its own",
 			"Remove the key runtime from its configuration; if it is not there, look for an intruder."},
 	},

@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/own"
 )
 
 // deployment compares the manifest with what this sidecar and the other processes observe, again and again.
@@ -35,6 +36,7 @@ type deployment struct {
 	// reputation returns the reputation of the agent that posts.
 	reputation func(context.Context) *admin.Reputation
 	above      above
+	rules      own.Rules // as agents see them
 
 	mu    sync.Mutex         // held while observing
 	all   []look.Observation // the last observations
@@ -206,11 +208,14 @@ func (d *deployment) Purpose(rule string) match.Purpose { return d.purposes[rule
 // Reputation returns the reputation that a post would have now; nil if the manifest believes none.
 func (d *deployment) Reputation(ctx context.Context) *admin.Reputation { return d.reputation(ctx) }
 
+// Rules returns the rules by which the sidecar judges calls.
+func (d *deployment) Rules() own.Rules { return d.rules }
+
 // openDeployment observes the deployment for the first time for a snapshot. Earlier contradictions stay until an
 // observation shows that they are mended.
-func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
+func (p *sidecar) openDeployment(ctx context.Context, s *snapshot, rules own.Rules) *deployment {
 	d := &deployment{
-		own: s.Observer, manifest: s.Manifest, hash: s.Strict.ManifestHash, log: p.Log, peers: p.admin.Peers,
+		rules: rules, own: s.Observer, manifest: s.Manifest, hash: s.Strict.ManifestHash, log: p.Log, peers: p.admin.Peers,
 		purposes: s.Config.Purposes(),
 		more:     func() []look.Observation { return []look.Observation{observeKeys(s.Trust.Verifier.Trust())} },
 		runs: func(ctx context.Context) []*observe.Run {

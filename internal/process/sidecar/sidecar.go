@@ -254,6 +254,7 @@ func (p *sidecar) connect() {
 		Triggers: p.triggers,
 		Watch:    p.watch, Runtime: p.name, Proxy: c.Listen, CAFile: c.CAFile(), CA: p.ca.CertificatePEM(),
 		Agent: c.Agent.UID, Posts: p.posts, Learning: c.Session.Learning, Enforcement: p.enforced,
+		Console: c.ConsoleAddress(),
 		Peers: []admin.Peer{
 			{Name: "trigger", At: c.Trigger, Identity: p.Identity,
 				Sees: []string{evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, look.Human}},
@@ -310,6 +311,7 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	if p.ownAddresses, err = upstream.OwnAddresses(addresses...); err != nil {
 		return err
 	}
+	p.ownAddresses = append(p.ownAddresses, netip.MustParseAddrPort(c.ConsoleAddress())) // checked by the configuration
 	if t := p.transparency; t != nil {
 		if err := t.publish(ctx, group, p.Log); err != nil {
 			return err

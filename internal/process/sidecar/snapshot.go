@@ -150,7 +150,7 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	if s.pipeline, err = proxy.NewPipeline(o); err != nil {
 		return err
 	}
-	s.deployment = p.openDeployment(ctx, s)
+	s.deployment = p.openDeployment(ctx, s, rules.Shown())
 	return nil
 }
 
