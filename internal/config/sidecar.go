@@ -77,8 +77,7 @@ type Sidecar struct {
 	Deny []string `yaml:"deny" reload:"yes"`
 	// Upstreams are settings for single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
-	// UpstreamProxy is a proxy through which calls, and requests to the log's witnesses, reach their hosts. Connections to
-	// other processes, Vault, PostgreSQL and DNS never use it.
+	// UpstreamProxy is a proxy through which calls reach their hosts (operations/upstream-proxy.md).
 	UpstreamProxy *UpstreamProxy `yaml:"upstreamProxy" reload:"yes"`
 	// WebSocketRefusal is the refusal of a WebSocket without a rule: answer (403 with the reason) or close (some clients
 	// then go on without a WebSocket).

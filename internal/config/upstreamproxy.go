@@ -16,19 +16,18 @@ import (
 
 // UpstreamProxy is a proxy above the mediator. It gets a CONNECT for each connection, also for plain HTTP.
 type UpstreamProxy struct {
-	// URL is http://host:port, or https://host:port for a proxy that speaks TLS.
+	// URL is http://host:port or https://host:port.
 	URL string `yaml:"url" need:"yes"`
-	// CA is a PEM file of authorities for the proxy's certificate, besides the system's.
+	// CA is as in `upstreams`.
 	CA string `yaml:"ca" is:"path"`
 	// CredentialFile holds user:password, and is reread for each connection.
 	CredentialFile string `yaml:"credentialFile" is:"path"`
-	// Auth is how the credential is sent: basic or digest (which keeps the password secret).
+	// Auth is basic or digest, which keeps the password secret.
 	Auth string `yaml:"auth" one:"basic digest"`
-	// NoProxy lists the hosts that are reached directly: example.org (with its subdomains), .example.org (only these), an
-	// IP address, each perhaps with a port; 10.0.0.0/8; or * for all.
+	// NoProxy lists hosts that are reached directly: example.org (with subdomains), .example.org (only these), an IP
+	// address, each perhaps with a port, a network, or *.
 	NoProxy []string `yaml:"noProxy"`
-	// Resolve says who resolves host names: mediator, which then names an allowed address to the proxy, or proxy. Then
-	// addresses are not checked, and only names of public DNS pass, besides those in `upstreams` with `networks`.
+	// Resolve says who resolves host names: mediator or proxy.
 	Resolve string `yaml:"resolve" one:"mediator proxy"`
 }
 

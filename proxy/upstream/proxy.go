@@ -101,7 +101,8 @@ func (d *Dialer) tunnel(ctx context.Context, to string) (c stream, err error) {
 	case s >= 500:
 		return nil, notConnected(s)
 	default:
-		return nil, refusal.New("upstream_proxy_refused", "the upstream proxy answered %d to the CONNECT to %s", s, to)
+		return nil, refusal.New("upstream_proxy_refused", "the upstream proxy answered %d", s).
+			ForOperator("to the CONNECT to %s", to)
 	}
 }
 
@@ -202,7 +203,7 @@ func connect(c net.Conn, to, authorization string) (*http.Response, error) {
 }
 
 func malformed(format string, args ...any) error {
-	return refusal.New("upstream_proxy_malformed", "the upstream proxy does not behave as one: "+format, args...)
+	return refusal.New("upstream_proxy_malformed", "the upstream proxy's answer is not that of an HTTP proxy: "+format, args...)
 }
 
 func silent(err error) error {
@@ -238,7 +239,8 @@ func (d *Dialer) dialProxy(ctx context.Context) (stream, error) {
 		}
 		last = err
 	}
-	return nil, refusal.New("upstream_proxy_unreachable", "no connection to the upstream proxy: %s", whyUnreachable(last))
+	return nil, refusal.New("upstream_proxy_unreachable", "no connection to the upstream proxy").
+		ForOperator("%s", whyUnreachable(last))
 }
 
 // proxyAddresses resolves the proxy's name, always here.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ type Squid struct {
 	HTTP, HTTPS netip.AddrPort
 	CA          []byte // in PEM, of the certificate at HTTPS, which is for 127.0.0.1
 	said        *bytes.Buffer
+	end         func()
 }
 
 // SquidLogin is the user and password that a Squid accepts. It has no connections for SquidDenied.
@@ -61,7 +63,7 @@ auth_param %[4]s program /usr/lib/squid/%[5]s %[3]s/login
 auth_param %[4]s children 1
 auth_param %[4]s realm above
 acl known proxy_auth REQUIRED
-acl denied dstdomain %[6]s
+acl denied dstdomain -n %[6]s
 http_access deny denied
 http_access allow known
 http_access deny all
@@ -88,13 +90,17 @@ coredump_dir %[3]s
 		_ = c.Wait()
 		close(ended)
 	}()
-	t.Cleanup(func() {
+	s.end = sync.OnceFunc(func() {
 		_ = c.Process.Kill()
 		<-ended
 	})
+	t.Cleanup(s.end)
 	s.await(t, ended)
 	return s
 }
+
+// Stop ends squid.
+func (s *Squid) Stop() { s.end() }
 
 func ha1(user, password string) string {
 	sum := md5.Sum([]byte(user + ":above:" + password)) //nolint:gosec // as above
