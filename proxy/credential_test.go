@@ -111,6 +111,9 @@ func TestCredentialIsReplaced(t *testing.T) {
 			}
 			source.fail = refusal.New("custody_unavailable", "not now")
 			p.wantRefused("custody_unavailable", call.method, call.path, "{}")
+			if call.method == "POST" && len(p.roles.unsent) != 1 { // the event pays nothing
+				t.Errorf("posts given back: %v", p.roles.unsent)
+			}
 			source.fail = nil
 			for _, secret := range []string{"", "seven77", "two\r\nlines", "an end\n"} {
 				source.secrets = []string{secret}

@@ -16,7 +16,7 @@ type Credential struct {
 	// Header carries the secret. Default Authorization. Set at most one of `header`, `basic`, `query`, `cookie` and
 	// `aws`.
 	Header string `yaml:"header"`
-	// Prefix precedes the secret in the header, such as "Bearer ".
+	// Prefix precedes the secret in the header, such as "Bearer ", the default for `oauth` and `google` in Authorization.
 	Prefix string `yaml:"prefix"`
 	// Basic sends a user and a password (RFC 7617).
 	Basic *Basic `yaml:"basic"`
@@ -24,14 +24,13 @@ type Credential struct {
 	Query string `yaml:"query"`
 	// Cookie is the cookie that carries the secret, in place of all cookies of the agent.
 	Cookie string `yaml:"cookie"`
-	// AWS signs calls by AWS Signature Version 4 or 4A.
+	// AWS signs calls by AWS Signature Version 4 or 4A, and holds their bodies for that, up to 33554432 bytes.
 	AWS *AWS `yaml:"aws"`
 	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto. With auto
 	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. For `aws` it is a
-	// shared credentials file with one profile. Set exactly one of `file`, `vault`, `oauth` and
-	// `google`; tokens of the last two go out as "Bearer " in Authorization.
+	// shared credentials file with one profile. Set exactly one of `file`, `vault`, `oauth` and `google`.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
 	// a 401, and shortly before its lease ends (each minute if it has none).
@@ -57,7 +56,7 @@ type VaultSecret struct {
 	Field string `yaml:"field"`
 }
 
-// AWS is what an access key signs for. The signature covers the body, so the sidecar holds it, up to 33554432 bytes.
+// AWS is what an access key signs for.
 type AWS struct {
 	// Service is the service's signing name, such as s3 or execute-api.
 	Service string `yaml:"service" need:"yes"`

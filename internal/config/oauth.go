@@ -22,21 +22,22 @@ type TokenEndpoint struct {
 	ClientAuth string `yaml:"clientAuth" one:"basic post"`
 }
 
-// OAuth gets access tokens, and renews them when they are used in the last tenth of their life. At most one of
-// refreshTokenFile and subjectTokenFile selects the grant; by default the client's own credentials do.
+// OAuth gets access tokens. RefreshTokenFile or SubjectTokenFile selects the grant; by default the client's own
+// credentials do.
 type OAuth struct {
 	TokenEndpoint `yaml:",inline"`
 	// Scopes are the requested scopes.
 	Scopes []string `yaml:"scopes"`
-	// Audience and Resource say for whom the token is (RFC 8693, RFC 8707).
+	// Audience names the service that takes the token (RFC 8693).
 	Audience string `yaml:"audience"`
-	// Resource is the URL of the API.
+	// Resource is the API's URL (RFC 8707).
 	Resource string `yaml:"resource"`
-	// RefreshTokenFile holds the first refresh token. Those that replace it are stored in `state`.
+	// RefreshTokenFile holds the first refresh token; its successors are stored in `state`. Default: the grant is that of
+	// the client's own credentials.
 	RefreshTokenFile string `yaml:"refreshTokenFile" is:"path"`
-	// SubjectTokenFile holds a token to exchange (RFC 8693), reread each time.
+	// SubjectTokenFile holds a token to exchange instead (RFC 8693). It is reread each time.
 	SubjectTokenFile string `yaml:"subjectTokenFile" is:"path"`
-	// SubjectTokenType is the type of that token.
+	// SubjectTokenType is the token's type: access_token, id_token or jwt.
 	SubjectTokenType string `yaml:"subjectTokenType" one:"access_token id_token jwt"`
 	// IdentityProvider exchanges the subject token for an identity assertion (ID-JAG), which `tokenURL` takes. Needs
 	// `audience`, the issuer of `tokenURL`.
