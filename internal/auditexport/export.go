@@ -40,7 +40,7 @@ type Destination interface {
 // Exporter exports the records of one ledger.
 type Exporter struct {
 	log      *zap.Logger
-	woken    chan struct{} // the call of a listed record has ended, or the destination is another one
+	woken    chan struct{} // a call has ended
 	exported prometheus.Counter
 	failures prometheus.Counter
 	oldest   prometheus.Gauge
@@ -70,16 +70,14 @@ func (e *Exporter) Wake() {
 	}
 }
 
-// Use makes the exporter write to another destination, and closes the one before.
+// Use makes the exporter write to another destination, and closes the one before. It comes before Run.
 func (e *Exporter) Use(d Destination) {
 	e.mu.Lock()
-	old := e.to
-	e.to = d
-	e.mu.Unlock()
-	if old != nil {
-		e.note(old.Close())
+	defer e.mu.Unlock()
+	if e.to != nil {
+		e.note(e.to.Close())
 	}
-	e.Wake()
+	e.to = d
 }
 
 // Run exports the records that from lists until ctx ends. Then it closes the destination.
@@ -88,10 +86,11 @@ func (e *Exporter) Run(ctx context.Context, from ledger.Exports) {
 	var pause time.Duration
 	for {
 		n, err := e.export(ctx, from)
+		if ctx.Err() != nil {
+			return
+		}
 		e.note(err)
 		switch {
-		case ctx.Err() != nil:
-			return
 		case err != nil:
 			pause = min(max(2*pause, firstRetry), lastRetry)
 		case n > 0:
@@ -142,9 +141,6 @@ func (e *Exporter) export(ctx context.Context, from ledger.Exports) (int, error)
 func (e *Exporter) write(ctx context.Context, records []ledger.Record) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.to == nil {
-		return errors.New("there is no destination yet")
-	}
 	return e.to.Write(ctx, records)
 }
 
@@ -160,7 +156,5 @@ func (e *Exporter) note(err error) {
 func (e *Exporter) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.to != nil {
-		e.note(e.to.Close())
-	}
+	e.note(e.to.Close())
 }

@@ -63,7 +63,8 @@ func refused(id string) ledger.Record {
 // exporting opens the ledger in dir, and an exporter of it to a file there.
 func exporting(dir string) (*auditexport.Exporter, *sqlite.Ledger) {
 	e := auditexport.New(zap.NewNop(), prometheus.NewRegistry())
-	l, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"), sqlite.Options{Now: time.Now, Ended: e.Wake})
+	l, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"),
+		sqlite.Options{Now: time.Now, Ended: e.Wake})
 	fail(err)
 	e.Use(killing{auditexport.NewFile(filepath.Join(dir, "audit.jsonl"), auditexport.Formats["json"])})
 	return e, l

@@ -57,8 +57,9 @@ func (d *Logs) Write(ctx context.Context, records []ledger.Record) error {
 
 func logRecord(r ledger.Record, body string) *logs.LogRecord {
 	l := &logs.LogRecord{
-		TimeUnixNano: uint64(r.Started.UnixNano()), ObservedTimeUnixNano: uint64(r.Finished.UnixNano()), //nolint:gosec // after 1970
-		SeverityNumber: logs.SeverityNumber_SEVERITY_NUMBER_INFO, EventName: "mediator.call",
+		TimeUnixNano:         uint64(r.Started.UnixNano()),  //nolint:gosec // after 1970
+		ObservedTimeUnixNano: uint64(r.Finished.UnixNano()), //nolint:gosec // after 1970
+		SeverityNumber:       logs.SeverityNumber_SEVERITY_NUMBER_INFO, EventName: "mediator.call",
 		Body:       &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: body}},
 		Attributes: []*common.KeyValue{text("log.record.uid", r.ID), text("mediator.state", string(r.State))},
 	}

@@ -30,7 +30,7 @@ func TestCollector(t *testing.T) {
 		"no certificate":      {Collector{Endpoint: "https://collector", CA: in("no.pem")}, "holds no certificate"},
 		"no CA":               {Collector{Endpoint: "https://collector", CA: in("absent")}, "absent"},
 		"a malformed header":  {Collector{Endpoint: "https://collector", HeadersFile: in("bad")}, "one NAME: VALUE a line"},
-		"a forbidden letter":  {Collector{Endpoint: "https://collector", HeadersFile: in("injected")}, "one NAME: VALUE a line"},
+		"a forbidden letter":  {Collector{Endpoint: "https://collector", HeadersFile: in("injected")}, "one NAME: VALUE"},
 		"no file of headers":  {Collector{Endpoint: "https://collector", HeadersFile: in("absent")}, "absent"},
 		"another scheme":      {Collector{Endpoint: "grpc://collector:4317"}, "must begin with https"},
 		"a URL without a // ": {Collector{Endpoint: "collector:4318"}, "is no URL"},

@@ -63,8 +63,8 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("the collector refused %d items: %s", e.Items, e.Why)
 }
 
-// Send posts a request to a path, such as /v1/traces. It fails with a [RejectedError] if the collector took only a part.
-// Other errors name neither its address nor any header.
+// Send posts a request to a path, such as /v1/traces. It fails with a [RejectedError] if the collector took only a
+// part. Other errors name neither its address nor any header.
 func (c *Client) Send(ctx context.Context, path string, m proto.Message) error {
 	body, err := proto.Marshal(m)
 	if err != nil {

@@ -57,7 +57,8 @@ type Tracing struct {
 // New makes the tracer. Spans wait until Run.
 func New(o Options) *Tracing {
 	with := promauto.With(o.Metrics)
-	q := &queue{client: otlp.NewClient(o.Collector), log: flood.Logger(o.Log), spans: make(chan sdk.ReadOnlySpan, maxQueued),
+	q := &queue{client: otlp.NewClient(o.Collector), log: flood.Logger(o.Log),
+		spans: make(chan sdk.ReadOnlySpan, maxQueued),
 		sent: with.NewCounter(prometheus.CounterOpts{Name: "mediator_trace_spans_sent_total",
 			Help: "Spans that the collector took."}),
 		dropped: with.NewCounter(prometheus.CounterOpts{Name: "mediator_trace_spans_dropped_total",

@@ -55,7 +55,8 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 		unexported = now.Add(-2 * l.o.Retention).UnixMilli()
 	}
 	for _, remove := range []func(context.Context, *sql.Tx) (int64, error){
-		plainly(prunePosts, oldest, pruneChunk, unexported), l.removeReceipts(oldest), plainly(pruneOpenCalls, oldest, pruneChunk),
+		plainly(prunePosts, oldest, pruneChunk, unexported), l.removeReceipts(oldest),
+		plainly(pruneOpenCalls, oldest, pruneChunk),
 		plainly(pruneLeaves, oldest, pruneChunk),
 		plainly(tables.PruneDeliveries, pruneChunk),
 	} {

@@ -120,7 +120,8 @@ const (
 	updatePost      = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
 
 	insertUnexported = `INSERT INTO unexported (id) VALUES (?)`
-	selectUnexported = `SELECT record, ` + artifactsOf + ` FROM unexported JOIN posts USING (id) ORDER BY unexported.seq LIMIT ?`
+	selectUnexported = `SELECT record, ` + artifactsOf + ` FROM unexported JOIN posts USING (id)
+		ORDER BY unexported.seq LIMIT ?`
 
 	insertOpenCall = `INSERT INTO open_calls (id, session, started, draft) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	deleteOpenCall = `DELETE FROM open_calls WHERE id = ?`

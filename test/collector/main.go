@@ -1,4 +1,5 @@
-// Command collector is the OTLP receiver of the OpenTelemetry collector. It prints what it receives, one request a line.
+// Command collector is the OTLP receiver of the OpenTelemetry collector. It prints each request as a
+// line of JSON.
 package main
 
 import (

@@ -22,9 +22,8 @@ func startCollector() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-	})}
+	take := func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(take)}
 	go func() { _ = s.Serve(l) }()
 	return "http://" + l.Addr().String(), nil
 }

@@ -278,9 +278,6 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 		return err
 	}
 	group.Go(func() error { prune(ctx, p.record, p.Log); return nil })
-	if p.exporter != nil {
-		group.Go(func() error { p.exporter.Run(ctx, p.exports); return nil })
-	}
 	if p.sender != nil {
 		group.Go(func() error { p.sender.Run(ctx); return nil })
 		p.admin.SetSender(p.sender)
@@ -323,6 +320,9 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	}
 	p.handler = proxy.NewHandler(s.pipeline)
 	p.activate(s)
+	if p.exporter != nil {
+		group.Go(func() error { p.exporter.Run(ctx, p.exports); return nil })
+	}
 	p.Log.Info("listening", zap.String("proxy", listener.Addr().String()))
 	return p.serveProxy(ctx, group, listener, agents, redirected)
 }
