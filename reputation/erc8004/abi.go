@@ -1,6 +1,6 @@
 package erc8004
 
-import "encoding/binary"
+import "math/big"
 
 const word = 32 // bytes
 
@@ -25,5 +25,5 @@ func encode(function string, args ...any) []byte {
 }
 
 func number(to []byte, v int64) []byte {
-	return binary.BigEndian.AppendUint64(append(to, make([]byte, word-8)...), uint64(v))
+	return append(to, big.NewInt(v).FillBytes(make([]byte, word))...)
 }
