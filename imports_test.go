@@ -201,7 +201,7 @@ func TestVerifierLinksLittle(t *testing.T) {
 }
 
 // TestImports holds the imports of the source against the layers. Every package has a layer, but for those below test/
-// and examples/, and a line in docs/architecture.md.
+// and examples/, and is named in docs/architecture.md.
 func TestImports(t *testing.T) {
 	const module = "github.com/actionproof/mediator/"
 	page, err := os.ReadFile("docs/architecture.md")
@@ -210,7 +210,7 @@ func TestImports(t *testing.T) {
 	listed, _, _ := bytes.Cut(page, []byte("## Follow one post"))
 	for _, layer := range layers {
 		if !bytes.Contains(listed, []byte("`"+layer+"`")) {
-			t.Errorf("docs/architecture.md does not say what the package %s is for", layer)
+			t.Errorf("docs/architecture.md does not name the package %s", layer)
 		}
 	}
 	check.Must(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {

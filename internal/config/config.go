@@ -37,8 +37,7 @@ type Process struct {
 	Probes *Probes `yaml:"probes"`
 	// Tracing sends OpenTelemetry traces (docs/operations/telemetry.md).
 	Tracing *Tracing `yaml:"tracing"`
-	// Registrar is the registrar's endpoint. It certifies this process's keys and delivers `trust.bundle`. It also
-	// delivers `manifest` if both are in one folder.
+	// Registrar certifies this process's keys, and delivers `trust.bundle` and, in the same folder, `manifest`.
 	Registrar *Peer `yaml:"registrar"`
 }
 
@@ -48,7 +47,8 @@ type TLS struct {
 	Certificate string `yaml:"certificate" is:"path"`
 	// Key is the file of the certificate's key, perhaps the same file.
 	Key string `yaml:"key" is:"path"`
-	// Token is the file of a pod's token, for which the registrar issues a certificate. It replaces `certificate`, `key`.
+	// Token is the file of a pod's token, for which the registrar issues a certificate, instead of `certificate` and
+	// `key`.
 	Token string `yaml:"token" is:"path"`
 	// Authorities is the file of the authorities that certify the other processes.
 	Authorities string `yaml:"authorities" is:"path" need:"yes"`
@@ -62,8 +62,8 @@ type Probes struct {
 
 // Agent names the agent's user. No process starts or forwards a post while this user can reach its memory or files.
 type Agent struct {
-	// UID is the user of agents that are not isolated. If it runs any other process, posts are refused (session_tainted).
-	// Without it, what the manifest states about the agent's access is not checked.
+	// UID is the user of agents that are not isolated, and of no other process (session_tainted). Without it, the
+	// manifest's statements about the agent's access are not checked.
 	UID *uint32 `yaml:"uid"`
 	// GIDs are the agent's group ids, besides the one that equals `uid`.
 	GIDs []uint32 `yaml:"gids"`
@@ -123,7 +123,7 @@ type Peer struct {
 }
 
 type Postgres struct {
-	// DSNFile holds a libpq connection string with its password. For a remote server, include sslmode=verify-full.
+	// DSNFile holds a libpq connection string with its password; for a remote server, with sslmode=verify-full.
 	DSNFile string `yaml:"dsnFile" is:"path" need:"yes"`
 }
 
@@ -132,7 +132,7 @@ type Custody struct {
 	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
 	// Vault locates Vault; only with type: vault.
 	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11. On it, a key's label is its name, and the id is its version.
+	// PKCS11 names the token; only with type: pkcs11. A key's label is its name, the id its version.
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
@@ -144,9 +144,9 @@ type Vault struct {
 	CA string `yaml:"ca" is:"path"`
 	// Transit is the mount of the Transit engine. Default transit.
 	Transit string `yaml:"transit"`
-	// Keys are all the deployment's signing keys. The process checks that each role's login can use only its own key.
+	// Keys are all the deployment's signing keys: each role's login must be able to use only its own.
 	Keys []string `yaml:"keys" need:"yes"`
-	// Auth is the login: one of these three. {role} in them is the signing key's purpose, such as runtime_attestation.
+	// Auth is one of three logins. {role} is the key's purpose, such as runtime_attestation.
 	Auth VaultAuth `yaml:"auth"`
 }
 
@@ -239,16 +239,15 @@ type Log struct {
 // Confine says how a process confines itself before it listens. In any case it drops the capabilities that it does not
 // need, writes no core dump, and cannot be debugged by its own user.
 type Confine struct {
-	// Landlock restricts files and TCP ports to configured ones: best_effort (if the kernel can), required (Linux 6.12)
-	// or off.
+	// Landlock restricts files and TCP ports to configured ones: best_effort, required (Linux 6.12) or off.
 	Landlock string `yaml:"landlock" one:"best_effort required off"`
 	// Seccomp blocks unneeded system calls, such as those that start programs: required or off.
 	Seccomp string `yaml:"seccomp" one:"required off"`
-	// Read are further readable files and folders, such as a PKCS #11 module's settings.
+	// Read are further readable files and folders.
 	Read []string `yaml:"read" is:"path"`
-	// Write are further writable files and folders, such as a software token's store.
+	// Write are further writable files and folders.
 	Write []string `yaml:"write" is:"path"`
-	// Connect are further TCP ports to connect to, such as that of a networked PKCS #11 token.
+	// Connect are further TCP ports to connect to.
 	Connect []uint16 `yaml:"connect"`
 	// AnyPort allows every TCP port, so that a reload can add rules for new ones.
 	AnyPort bool `yaml:"anyPort"`

@@ -20,7 +20,7 @@ type Control struct {
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
 	// Policy is the path of the policy file with the CEL rules.
 	Policy string `yaml:"policy" is:"path" reload:"yes" need:"yes"`
-	// WebBotAuth is a host:port that publishes the keys of Web Bot Auth over plain HTTP; a proxy adds TLS.
+	// WebBotAuth is a host:port that publishes keys of Web Bot Auth over plain HTTP.
 	WebBotAuth string `yaml:"webBotAuth" is:"address"`
 
 	// Rules are the rules of Policy.
@@ -28,9 +28,9 @@ type Control struct {
 }
 
 type ControlKeys struct {
-	// Decision is the policy engine's key, for policy decisions.
+	// Decision signs policy decisions.
 	Decision SigningKey `yaml:"decision" need:"yes"`
-	// Grant is the authorization service's key, for action grants.
+	// Grant signs action grants.
 	Grant SigningKey `yaml:"grant" need:"yes"`
 }
 

@@ -13,27 +13,26 @@ import (
 
 // Credential is a secret that the mediator puts into calls. An answer that repeats it to the agent is cut off.
 type Credential struct {
-	// Header carries the secret. Default Authorization. Set at most one of `header`, `basic`, `query`, `cookie` and
-	// `aws`.
+	// Header carries the secret. Default Authorization. Set at most one of `header`, `basic`, `query`, `cookie`, `aws`.
 	Header string `yaml:"header"`
-	// Prefix precedes the secret in the header, such as "Bearer ", the default for `oauth` and `google` in Authorization.
+	// Prefix precedes the secret in the header. Default for `oauth` and `google` in Authorization: "Bearer ".
 	Prefix string `yaml:"prefix"`
 	// Basic sends a user and a password (RFC 7617).
 	Basic *Basic `yaml:"basic"`
-	// Query is the query parameter that carries the secret, such as key. Evidence and records do not have it.
+	// Query is the query parameter that carries the secret. Evidence and records omit it.
 	Query string `yaml:"query"`
 	// Cookie is the cookie that carries the secret, in place of all cookies of the agent.
 	Cookie string `yaml:"cookie"`
 	// AWS signs calls by AWS Signature Version 4 or 4A, and holds their bodies for that, up to 33554432 bytes.
 	AWS *AWS `yaml:"aws"`
-	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto. With auto
-	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
+	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto: the user if
+	// the password is short, x-oauth-basic or api_token, else the password.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
-	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. For `aws` it is a
-	// shared credentials file with one profile. Set exactly one of `file`, `vault`, `oauth` and `google`.
+	// File holds the secret of at least 8 bytes, for `aws` a shared credentials file with one profile. Reread after a 401.
+	// Set one of `file`, `vault`, `oauth`, `google`.
 	File string `yaml:"file" is:"path"`
-	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
-	// a 401, and shortly before its lease ends (each minute if it has none).
+	// Vault reads the secret from custody's Vault as role api_credential: again after a 401, and before its lease ends
+	// (each minute if it has none).
 	Vault *VaultSecret `yaml:"vault"`
 	// OAuth gets an access token from an OAuth 2.0 token endpoint.
 	OAuth *OAuth `yaml:"oauth"`
@@ -51,8 +50,8 @@ type VaultSecret struct {
 	// Path is the argument of vault read, such as kv/data/github (KV version 2) or github/token (a temporary secret).
 	// {rule} becomes the rule's name.
 	Path string `yaml:"path" need:"yes"`
-	// Field is the field with the secret. Required, except with `basic` (by default username and password) and `aws`
-	// (always access_key, secret_key and, if there is one, security_token).
+	// Field is the field with the secret. Required, except with `basic` (default: username and password) and `aws`
+	// (access_key, secret_key, perhaps security_token).
 	Field string `yaml:"field"`
 }
 

@@ -10,7 +10,7 @@ import (
 // Node says where the node is that appraises this sidecar's receipts.
 type Node struct {
 	Peer `yaml:",inline"`
-	// Audience equals `audience` in the node's configuration: the aud claim of tokens that tell it which agent calls.
+	// Audience equals the node's `audience`.
 	Audience string `yaml:"audience" need:"yes"`
 }
 

@@ -14,11 +14,11 @@ import (
 type TokenEndpoint struct {
 	// TokenURL is the https URL of the token endpoint.
 	TokenURL string `yaml:"tokenURL" need:"yes"`
-	// ClientID identifies the mediator to the token endpoint.
+	// ClientID is the mediator's client id there.
 	ClientID string `yaml:"clientID" need:"yes"`
 	// ClientSecretFile holds the client's secret. Default: the client is public.
 	ClientSecretFile string `yaml:"clientSecretFile" is:"path"`
-	// ClientAuth says where the client's secret goes: basic (Authorization) or post (the body).
+	// ClientAuth sends the client's secret by basic (Authorization) or post (the body).
 	ClientAuth string `yaml:"clientAuth" one:"basic post"`
 }
 
@@ -32,12 +32,11 @@ type OAuth struct {
 	Audience string `yaml:"audience"`
 	// Resource is the API's URL (RFC 8707).
 	Resource string `yaml:"resource"`
-	// RefreshTokenFile holds the first refresh token; its successors are stored in `state`. Default: the grant is that of
-	// the client's own credentials.
+	// RefreshTokenFile holds the first refresh token; `state` gets its successors. Default: the client's own credentials.
 	RefreshTokenFile string `yaml:"refreshTokenFile" is:"path"`
-	// SubjectTokenFile holds a token to exchange instead (RFC 8693). It is reread each time.
+	// SubjectTokenFile holds a token to exchange instead (RFC 8693), reread each time.
 	SubjectTokenFile string `yaml:"subjectTokenFile" is:"path"`
-	// SubjectTokenType is the token's type: access_token, id_token or jwt.
+	// SubjectTokenType is access_token, id_token or jwt.
 	SubjectTokenType string `yaml:"subjectTokenType" one:"access_token id_token jwt"`
 	// IdentityProvider exchanges the subject token for an identity assertion (ID-JAG), which `tokenURL` takes. Needs
 	// `audience`, the issuer of `tokenURL`.

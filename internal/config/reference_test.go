@@ -166,7 +166,7 @@ func writeReference(w io.Writer) error {
 - Relative paths start at the file's own folder. Durations are written like 15s.
 - Keys in **bold** are required. Any other key without a stated default is empty, false or off.
 - A [reload](operations/reload.md) applies changes of *reloadable* keys and of keys below them. Others need a restart.
-- [configs](../configs) has complete examples. [Architecture](architecture.md) introduces the processes.
+- [configs](../configs) has complete examples.
 `)
 	for _, kind := range fileKinds {
 		if kind.schema != "" {

@@ -19,11 +19,11 @@ type Registrar struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Postgres keeps the state in a database that replicas share.
 	Postgres *Postgres `yaml:"postgres"`
-	// RegistryKey is a file: the key registry's private key as a JWK, or YAML that names a key in Vault or in a PKCS #11
-	// token (next section).
+	// RegistryKey is a file: the key registry's private JWK, or YAML that names a key in Vault or a PKCS #11 token (next
+	// section).
 	RegistryKey string `yaml:"registryKey" is:"path"`
-	// AuditorKey is the same for the deployment auditor's key. With it, the registrar renews deployment certificates.
-	// An attacker who takes over the registrar could then sign rules too.
+	// AuditorKey is the same for the auditor's key. With it the registrar renews deployment certificates, and an attacker
+	// who takes it over can sign rules too.
 	AuditorKey string `yaml:"auditorKey" is:"path"`
 	// Rules is the output of mediator registrar sign, reread when it changes.
 	Rules string `yaml:"rules" is:"path" need:"yes"`
@@ -46,14 +46,13 @@ type Cluster struct {
 	Signer string `yaml:"signer"`
 	// Key is the name, in `custody`, of the key that signs the pods' certificates. Default tls-authority-key.
 	Key string `yaml:"key"`
-	// Tokens exchanges pods' tokens (audience mediator-registrar) for certificates. Default: pods use
-	// PodCertificateRequests.
+	// Tokens exchanges pods' tokens for certificates. Default: pods use PodCertificateRequests.
 	Tokens bool `yaml:"tokens"`
 	// DNSNames are the DNS names of the registrar's Service.
 	DNSNames []string `yaml:"dnsNames" need:"yes"`
 	// Lifetime is the longest validity of pods' certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2184h"`
-	// ConfigMap gets the CA (ca.pem) with `tokens`, and the public root keys and the manifest with `trial`.
+	// ConfigMap gets the CA (ca.pem) with `tokens`, public root keys and manifest with `trial`.
 	ConfigMap string `yaml:"configMap"`
 	// Namespace is the ConfigMap's namespace. Default: the registrar's own.
 	Namespace string `yaml:"namespace"`

@@ -18,7 +18,7 @@ type Reputation struct {
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Public is the HTTPS endpoint for everyone else.
 	Public *Public `yaml:"public"`
-	// State is the store's folder. It must exist and belong to the node's user alone.
+	// State is the store's folder, which must belong to the node's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps receipts, challenges, and baselines of scores.
 	Store Store `yaml:"store"`
@@ -28,12 +28,12 @@ type Reputation struct {
 	Limits NodeLimits `yaml:"limits"`
 	// Keys has the one signing key.
 	Keys ReputationKeys `yaml:"keys" need:"yes"`
-	// Audience is this node's name. Sidecars' tokens for the node have it as aud claim.
+	// Audience is this node's name: the aud claim of sidecars' tokens for it.
 	Audience string `yaml:"audience" need:"yes"`
 	// Owners are the deployments whose receipts are accepted, at most 256.
 	Owners []Owner `yaml:"owners" reload:"yes" need:"yes"`
 	// BelievedHosts are the model hosts that you trust, as host or host:port (default port 443). Only calls to them count
-	// in scores: a host's operator can fake answers.
+	// in scores.
 	BelievedHosts []string `yaml:"believedHosts" reload:"yes"`
 	// Verification offers the verification of agents over MCP.
 	Verification *Verification `yaml:"verification"`
@@ -48,14 +48,13 @@ type Reputation struct {
 
 // NodeLimits bounds what the node takes and keeps.
 type NodeLimits struct {
-	// Sessions bounds each owner's sessions; receipts of further ones are refused (owner_full). Default 100000.
+	// Sessions bounds each owner's sessions (owner_full). Default 100000.
 	Sessions int64 `yaml:"sessions"`
 	// Receipts bounds each owner's receipts (owner_full), each of about 4 kB. Default 2000000.
 	Receipts int64 `yaml:"receipts"`
-	// ReceiptsPerSecond bounds the average rate of each owner's receipts, with bursts of ten times as many
-	// (rate_limited). Default 200.
+	// ReceiptsPerSecond bounds each owner's average rate of receipts, with tenfold bursts (rate_limited). Default 200.
 	ReceiptsPerSecond int `yaml:"receiptsPerSecond" to:"1000000"`
-	// PublicPerSecond bounds each public address's average rate of requests. Bursts may be five times as high. Default 20.
+	// PublicPerSecond bounds each public address's average rate of requests, with fivefold bursts. Default 20.
 	PublicPerSecond int `yaml:"publicPerSecond" to:"1000000"`
 }
 
@@ -89,14 +88,13 @@ type Store struct {
 type Owner struct {
 	// Name appears in the log and in metrics.
 	Name string `yaml:"name" need:"yes"`
-	// Registry is the pinned public key (JWK) of the owner's key registry. Receipts name the owner by this key's
-	// thumbprint.
+	// Registry is the pinned public key (JWK) of the owner's key registry; its thumbprint names the owner.
 	Registry string `yaml:"registry" is:"path" need:"yes"`
 	// Bundle is the owner's trust bundle. History files beside it are read too.
 	Bundle string `yaml:"bundle" is:"path" need:"yes"`
 	// Certificates are the accepted custody certificates.
 	Certificates BelievedCertificates `yaml:"certificates" need:"yes"`
-	// Receipts are the interaction receipts that the node accepts, and the tokens that tell it which agent calls.
+	// Receipts are the accepted interaction receipts, and tokens that name a calling agent.
 	Receipts BelievedReceipts `yaml:"receipts" need:"yes"`
 	// Statements are the accepted signals and disputes of the owner's agents.
 	Statements *BelievedReceipts `yaml:"statements"`
@@ -124,14 +122,13 @@ type BelievedReceipts struct {
 
 // Disputes offers signals, which agents publish, and disputes between agents.
 type Disputes struct {
-	// Windows are the times in which signals can be disputed. A change affects only new signals.
+	// Windows are the times in which new signals can be disputed.
 	Windows Windows `yaml:"windows"`
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`
-	// Arbiters decide disputes of type general: what more than half of them decide holds. Default: such disputes end as
-	// inconclusive.
+	// Arbiters decide disputes of type general, by majority. Default: such disputes end as inconclusive.
 	Arbiters []Arbiter `yaml:"arbiters"`
-	// Appeal are other arbiters: the loser can appeal to them, within a time as long as `deadline`. Default: no appeals.
+	// Appeal are other arbiters, to whom the loser can appeal within `deadline`. Default: no appeals.
 	Appeal []Arbiter `yaml:"appeal"`
 
 	// Operator is the public key (JWK) that can set the log's time back after a wrong clock. Keep the private key offline.
@@ -143,10 +140,9 @@ type Disputes struct {
 
 // Arbiter decides disputes of type general, with others.
 type Arbiter struct {
-	// Key is its public key (JWK). It keeps the private key offline.
+	// Key is its public key (JWK).
 	Key string `yaml:"key" is:"path" need:"yes"`
-	// Owner is the thumbprint of the key registry of the owner that it works for: it decides no dispute of that owner's
-	// agents. Default: none.
+	// Owner is the thumbprint of the owner that it works for, whose agents' disputes it does not decide. Default: none.
 	Owner string `yaml:"owner"`
 
 	// Root is what Key holds.

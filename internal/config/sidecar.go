@@ -15,31 +15,30 @@ type Sidecar struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Runtime is this sidecar's name in attestations and receipts. With `receipts`: at most 128 bytes. Default: the path
-	// of its SPIFFE id (see `tls`), such as pod/agents/1. If `trigger` or `control` is a tcp endpoint, no other name is
-	// possible.
+	// Runtime is this sidecar's name in evidence, with `receipts` at most 128 bytes. Default, and with `trigger` or
+	// `control` over TCP the only possible name: the path of its SPIFFE id (see `tls`), such as pod/agents/1.
 	Runtime string `yaml:"runtime"`
-	// Listen is the proxy port's address, for agents' HTTP_PROXY and HTTPS_PROXY.
+	// Listen is the proxy port's address.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
 	// Agents accepts agents in other pods (mediator guard --forward). A pod's certificate identifies its session.
 	Agents *Endpoint `yaml:"agents"`
-	// Transparent accepts connections that the kernel redirects, from agents that ignore proxy variables.
+	// Transparent accepts connections that the kernel redirects.
 	Transparent *Transparent `yaml:"transparent"`
 	// Guard configures kernel rules that let traffic out only through the sidecar. Without these rules, posts are
 	// refused.
 	Guard *Guard `yaml:"guard"`
 	// Admin is the endpoint for operators, out of agents' reach.
 	Admin Admin `yaml:"admin" need:"yes"`
-	// Console is the loopback address of mediator console, out of agents' reach: the sidecar and the rules of `guard`
-	// refuse it. Default 127.0.0.1:8184.
+	// Console is the loopback address of mediator console, which the sidecar and `guard` refuse to agents. Default
+	// 127.0.0.1:8184.
 	Console string `yaml:"console" is:"address"`
-	// State is the folder of the ledger. It must exist and belong to the mediator's user alone.
+	// State is the ledger's folder, which must belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
-	// Ledger stores records of calls, and the ids of tokens that were used.
+	// Ledger stores records of calls and used ids.
 	Ledger Store `yaml:"ledger"`
 	// Retention keeps records and their evidence this long. Default 2160h.
 	Retention Duration `yaml:"retention"`
-	// TransparencyLog makes the ledger keep a log that shows whether a post was left out or changed later.
+	// TransparencyLog keeps a log that shows if a post was left out or changed later.
 	TransparencyLog *TransparencyLog `yaml:"transparencyLog"`
 	// AuditExport copies the records of calls to a file or a collector.
 	AuditExport *AuditExport `yaml:"auditExport"`
@@ -49,11 +48,10 @@ type Sidecar struct {
 	CA CA `yaml:"ca"`
 	// Keys are the signing keys.
 	Keys SidecarKeys `yaml:"keys" need:"yes"`
-	// Receipts makes the sidecar sign an interaction receipt for each post and each model call that `observe` inspects,
-	// in one chain per session. Required by rules with `observe`.
+	// Receipts makes the sidecar sign an interaction receipt for each post and each observed model call. Rules with
+	// `observe` require it.
 	Receipts *Receipts `yaml:"receipts"`
-	// Reputation is the endpoint of the node (mediator reputation), for receipts and the agent's requests. Needs
-	// `receipts`.
+	// Reputation is the node's endpoint. Needs `receipts`.
 	Reputation *Node `yaml:"reputation"`
 	// Audience is the aud claim of the sidecar's evidence.
 	Audience string `yaml:"audience" need:"yes"`
@@ -63,7 +61,7 @@ type Sidecar struct {
 	Trigger Peer `yaml:"trigger" need:"yes"`
 	// Control is the control plane's endpoint.
 	Control Peer `yaml:"control" need:"yes"`
-	// Gate configures the mediator's own gate, for APIs that do not verify evidence themselves.
+	// Gate configures the mediator's own gate, for APIs that do not verify evidence.
 	Gate Gate `yaml:"gate"`
 	// Session configures agents' sessions.
 	Session Session `yaml:"session"`
@@ -73,20 +71,19 @@ type Sidecar struct {
 	// upstream. Calls without a rule are refused.
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Deny lists URLs, such as https://*.example.org/**. Calls to them are refused (call_denied) even if a rule allows
-	// them, and recorded, but logged only at level debug.
+	// them, and logged only at level debug.
 	Deny []string `yaml:"deny" reload:"yes"`
 	// Upstreams are settings for single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
 	// UpstreamProxy is a proxy through which calls reach their hosts (operations/upstream-proxy.md).
 	UpstreamProxy *UpstreamProxy `yaml:"upstreamProxy" reload:"yes"`
-	// WebSocketRefusal is the refusal of a WebSocket without a rule: answer (403 with the reason) or close (some clients
-	// then go on without a WebSocket).
+	// WebSocketRefusal is answer (403 with the reason) or close, after which some clients go on without a WebSocket.
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
 	Timeouts Timeouts `yaml:"timeouts"`
-	// Limits bound the load; parentheses name a refusal's code. A call over a limit is refused with Retry-After. It was
-	// not sent, and uses up no event. Sessions get equal parts of a shared limit, and one part stays free for a new
-	// session: a single session gets half, two get a third each.
+	// Limits bound the load; parentheses name a refusal's code. A refused call was not sent, and uses up no event.
+	// Sessions get equal parts of a shared limit, and one part stays free: a single session gets half, two get a third
+	// each.
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
@@ -104,14 +101,13 @@ type Sidecar struct {
 type Transparent struct {
 	// Listen is the IPv4 host:port that receives redirected connections. With `guard`, use the host 127.0.0.1 or 0.0.0.0.
 	Listen string `yaml:"listen" need:"yes"`
-	// AnyAddress makes the sidecar ignore the address that an agent dialled, and resolve an allowed host name itself.
-	// Default: the name must resolve to the dialled address.
+	// AnyAddress ignores the address that an agent dialled. Default: the call's host name must resolve to it.
 	AnyAddress bool `yaml:"anyAddress"`
 }
 
 // Guard says which users may leave the pod, and what other users may reach besides the proxy.
 type Guard struct {
-	// UIDs are the users that run the mediator's processes, never root. Only their connections may leave the pod.
+	// UIDs are the mediator's users, never root. Only their connections may leave the pod.
 	UIDs []uint32 `yaml:"uids" need:"yes"`
 	// Resolvers are the IPv4 addresses of DNS servers that every process may query. Queries can carry data out.
 	Resolvers []string `yaml:"resolvers"`
@@ -129,8 +125,8 @@ type CA struct {
 	Dir string `yaml:"dir" is:"path"`
 	// CertificateFile receives the CA's certificate, for agents to trust. Default: ca.pem in `state`.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
-	// Permit lists more names that the CA may certify: IP addresses, and hosts with their subdomains. A reload can then
-	// add rules for them.
+	// Permit lists more names that the CA may certify, so that a reload can add rules for them: IP addresses, and hosts
+	// with their subdomains.
 	Permit []string `yaml:"permit"`
 	// Unconstrained omits name constraints. Default: the CA is valid only for the hosts of rules and of `permit`.
 	Unconstrained bool `yaml:"unconstrained"`
@@ -146,9 +142,8 @@ type Gate struct {
 }
 
 type Session struct {
-	// Standing gives each pod one session, without proxy credentials, for all its calls. A new one begins when the agent
-	// gets its next event from http://mediator.internal/v1/event/next. Default: mediator run opens a session for each
-	// agent.
+	// Standing gives each pod one session, without proxy credentials. A new one begins when the agent gets its next event
+	// from http://mediator.internal/v1/event/next. Default: mediator run opens a session for each agent.
 	Standing bool `yaml:"standing"`
 	// Learning lets operators open learning sessions (mediator run --learn), which may read from every public host.
 	Learning bool `yaml:"learning"`
@@ -175,11 +170,11 @@ type Match struct {
 	URL string `yaml:"url" need:"yes"`
 	// Methods are HTTP methods: exactly one for an action. Required, except with `mcp` or `graphql`, which imply them.
 	Methods []string `yaml:"methods"`
-	// MCP makes this a rule for MCP messages (Streamable HTTP). Rules can share a URL: a message belongs to the rule that
-	// names its tool or method, and is refused if none does.
+	// MCP makes this a rule for MCP messages (Streamable HTTP). Among rules for one URL, a message belongs to the one that
+	// names its tool or method.
 	MCP *MCP `yaml:"mcp"`
-	// GraphQL makes this a rule for GraphQL documents. Rules can share a URL: a document, even one sent by GET, belongs
-	// to the rule that names all of its operations and fields. If no single rule does, it is refused.
+	// GraphQL makes this a rule for GraphQL documents. Among rules for one URL, a document, even one sent by GET, belongs
+	// to the one that names all of its operations and fields.
 	GraphQL *GraphQL `yaml:"graphql"`
 }
 
@@ -199,15 +194,14 @@ type MCP struct {
 	// Methods are the MCP methods that an egress rule allows, also those of notifications. They cannot include tools/call.
 	// Default: those for sessions, lists and reads.
 	Methods []string `yaml:"methods"`
-	// List says which of the server's tools the agent sees: allowed (by rules) or all. The record names the hidden ones
-	// too. Only in the egress rule for tools/list.
+	// List is allowed (the agent sees only tools in rules) or all. Only in the egress rule for tools/list.
 	List string `yaml:"list" one:"allowed all"`
 	// Elicitation lets a human answer the server's questions; the session cannot post afterwards. Only in egress rules.
 	Elicitation bool `yaml:"elicitation"`
 	// Sampling lets a model answer the server's questions. Only in egress rules.
 	Sampling bool `yaml:"sampling"`
-	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex). A tool cannot be called before
-	// the server has listed it with this definition in the session. Default: changes are only recorded.
+	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex), which the server must have listed
+	// in the session before a call. Default: changes are only recorded.
 	Pin map[string]string `yaml:"pin"`
 	// SameConnection is your word that the server answers a call on the connection that carried it. Without it,
 	// clients of MCP revision 2024-11-05, or that do not accept event streams, cannot post. Only in actions.
@@ -231,9 +225,8 @@ type Action struct {
 	MaxBody int64 `yaml:"maxBody"`
 	// Query allows a query string. Evidence and records keep it, with any secret in it.
 	Query bool `yaml:"query"`
-	// Headers are the agent's headers that may pass, besides common ones such as Accept; calls with other headers are
-	// refused. Evidence covers no headers, though they can change what a post does. [] allows only common ones. Default:
-	// all.
+	// Headers are the agent's headers that may pass, besides common ones such as Accept; others refuse the call. Evidence
+	// covers no headers, though they can change what a post does. [] allows only common ones. Default: all.
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *Credential `yaml:"credential"`
@@ -255,8 +248,8 @@ type API struct {
 	Challenge string `yaml:"challenge" need:"yes"`
 	// Verify is the URL that verifies envelopes and mints capabilities.
 	Verify string `yaml:"verify" need:"yes"`
-	// AnswerKeys is a PEM file of the Ed25519 public keys that verify the API's answers. Others are not relayed. The
-	// outcome is then the API's own word. Default: it is the mediator's.
+	// AnswerKeys is a PEM file of the Ed25519 public keys that verify the API's answers. Others are not relayed. Default:
+	// the outcome is the mediator's word.
 	AnswerKeys string `yaml:"answerKeys" is:"path"`
 }
 
@@ -273,18 +266,16 @@ type Egress struct {
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
 	// Via is as in an action.
 	Via upstream.Via `yaml:"via"`
-	// Observe is the API of the models whose calls the sidecar inspects: openai-chat, openai-responses,
-	// openai-embeddings, openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini,
-	// bedrock-converse or ollama-chat. The sidecar checks each request, and records names, figures and times. POST only.
+	// Observe is the API of the models whose calls the sidecar inspects: openai-chat, openai-responses, openai-embeddings,
+	// openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini, bedrock-converse or
+	// ollama-chat. POST only.
 	Observe string `yaml:"observe"`
-	// HostedTools lists what the model's provider may do out of the sidecar's sight. Entries name its tools
-	// (web_search, mcp), or request members (JSON fields) that start such work (background, mcp_servers). With
-	// remote_content it may fetch URLs in a request; with online, it may use models that search the web. The entries
-	// previous_response_id, conversation, thread, item_reference, file_id, cachedContent and prompt let a request refer
-	// to content from outside the session.
+	// HostedTools lists what the model's provider may do out of the sidecar's sight: its tools (web_search, mcp), and
+	// request members that start such work (background, mcp_servers). remote_content allows fetching URLs in a request,
+	// online models that search the web. previous_response_id, conversation, thread, item_reference, file_id,
+	// cachedContent and prompt allow content from outside the session.
 	HostedTools []string `yaml:"hostedTools"`
-	// UnknownMembers is refuse or allow, for requests with unknown members. The call's record and receipt then name
-	// them. Default refuse.
+	// UnknownMembers is refuse or allow, for requests with unknown members. Record and receipt name them. Default refuse.
 	UnknownMembers string `yaml:"unknownMembers"`
 	// Generate offers the rule's models at http://mediator.internal/v1/generate. The rule needs `observe`, and a URL
 	// without placeholders.
@@ -310,8 +301,8 @@ type Upstream struct {
 type Timeouts struct {
 	// Step bounds each step before a post is sent, and the arrival of the post's body. Default 10s.
 	Step Duration `yaml:"step" reload:"yes"`
-	// Forward bounds a post from its first byte to the end of its answer. It also bounds how long a call outlives its
-	// session, and the wait for each part of a streamed request. Default 60s.
+	// Forward bounds a post from its first byte to the end of its answer, how long a call outlives its session, and the
+	// wait for each part of a streamed request. Default 60s.
 	Forward Duration `yaml:"forward" reload:"yes"`
 	// ResponseHeader bounds the wait for an answer's headers. Default 10m: models can be slow.
 	ResponseHeader Duration `yaml:"responseHeader" reload:"yes"`
@@ -330,9 +321,9 @@ type Limits struct {
 	// Breaker suspends calls to a host and port (upstream_suspended) after failures: no answer, or status 502, 503 or
 	// 504.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
-	// Connections bounds agents' connections to each shared listener (such as `listen`), and HTTP/2 requests in
-	// progress. At the bound, a new connection replaces an idle one. The listeners of isolated agents together have
-	// a second bound of this size; one listener may use a sixteenth of it. Default 4096.
+	// Connections bounds agents' connections to each shared listener, and HTTP/2 requests in progress. A new connection
+	// replaces an idle one. Isolated agents' listeners together have a second bound of this size, and each a sixteenth of
+	// it. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the open CONNECT tunnels (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`
@@ -347,11 +338,10 @@ type Rate struct {
 
 // Breaker says when calls to a host are suspended.
 type Breaker struct {
-	// Failures is the number of failures in a row that suspends a session's calls. When calls of that many
-	// sessions fail and none succeeds in between, the calls of all sessions are suspended. Default 10.
+	// Failures is the number of failures in a row that suspends a session's calls; that many failing sessions in a row
+	// suspend all calls. Default 10.
 	Failures int `yaml:"failures"`
-	// Pause is the length of a suspension. Afterwards each session tries one call at a time until one is answered.
-	// Default 15s.
+	// Pause is the length of a suspension. Afterwards each session tries one call at a time. Default 15s.
 	Pause Duration `yaml:"pause"`
 }
 

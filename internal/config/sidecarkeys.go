@@ -17,10 +17,10 @@ type SidecarKeys struct {
 	Session SigningKey `yaml:"session" need:"yes"`
 	// RequestProof signs request proofs.
 	RequestProof SigningKey `yaml:"requestProof" need:"yes"`
-	// InteractionReceipt signs interaction receipts. Set it if and only if `receipts` is set. It takes no `lifetime`.
+	// InteractionReceipt signs interaction receipts. Required with `receipts`; takes no `lifetime`.
 	InteractionReceipt *SigningKey `yaml:"interactionReceipt"`
-	// AgentStatement signs the documents that agents post to http://mediator.internal/v1/signals and /v1/dispute. Actions
-	// with these URLs need this key, `receipts` and `reputation`. It takes no `lifetime`.
+	// AgentStatement signs the documents that agents post to http://mediator.internal/v1/signals and /v1/dispute. Needs
+	// `receipts` and `reputation`; takes no `lifetime`.
 	AgentStatement *SigningKey `yaml:"agentStatement"`
 	// WebBotAuth signs requests, by rules with `sign`. `issuer` is the https origin that publishes the key; `lifetime` is a
 	// signature's.

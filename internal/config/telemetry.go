@@ -19,7 +19,7 @@ type Collector struct {
 	Endpoint string `yaml:"endpoint" need:"yes"`
 	// CA is a PEM file of authorities for its certificate. Default: the system's.
 	CA string `yaml:"ca" is:"path"`
-	// HeadersFile holds headers for each request, such as credentials: one NAME: VALUE a line.
+	// HeadersFile holds headers for each request: one NAME: VALUE a line.
 	HeadersFile string `yaml:"headersFile" is:"path"`
 
 	// What CA and HeadersFile hold.

@@ -13,15 +13,15 @@ type TransparencyLog struct {
 	// new ledger needs a new one.
 	Origin string `yaml:"origin" need:"yes"`
 	// Key is the name of the signing key in `custody` (role transparency_log). With custody in memory, the key is in
-	// `state` instead, because the log outlives the process.
+	// `state` instead.
 	Key string `yaml:"key" need:"yes"`
 	// Policy is a file that names the log's keys, its witnesses and their quorum (c2sp.org/tlog-policy). The newest
 	// version that it names signs. Default: no witnesses; the newest version signs.
 	Policy string `yaml:"policy" is:"path"`
 	// Interval is the longest time from an entry to a checkpoint with it. Default 10s.
 	Interval Duration `yaml:"interval" from:"1s" to:"1m"`
-	// RequireWitness makes each post wait for a witnessed checkpoint with its intent, at most for `timeouts.step`. Without
-	// one, the post is not sent (log_unwitnessed).
+	// RequireWitness makes each post wait for a witnessed checkpoint with its intent, at most for `timeouts.step`; then it
+	// is not sent (log_unwitnessed).
 	RequireWitness bool `yaml:"requireWitness"`
 	// Listen is a host:port that publishes the log to everyone, over plain HTTP (c2sp.org/tlog-tiles).
 	Listen string `yaml:"listen" is:"address"`

@@ -15,12 +15,12 @@ type Trigger struct {
 	TLSKey string `yaml:"tlsKey" is:"path"`
 	// Internal is the endpoint for sidecars, out of agents' reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
-	// State is the event store's folder. It must exist and belong to the service's user alone.
+	// State is the event store's folder, which must belong to the service's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps events.
 	Store Store `yaml:"store"`
-	// EventSecretFile holds a secret that authenticates events: at least 32 bytes, the same for all replicas. Set
-	// it if and only if store.postgres is set.
+	// EventSecretFile holds a secret that authenticates events: at least 32 bytes, the same for all replicas. Only, and
+	// required, with store.postgres.
 	EventSecretFile string `yaml:"eventSecretFile" is:"path"`
 	// Keys are the two signing keys.
 	Keys TriggerKeys `yaml:"keys" need:"yes"`
@@ -28,8 +28,7 @@ type Trigger struct {
 	MaxAge Duration `yaml:"maxAge"`
 	// Budget bounds the posts of each action for one event. Default 1.
 	Budget int `yaml:"budget"`
-	// Retention keeps an event this long after `maxAge`. Records that detect repeated deliveries always stay. Default
-	// 720h.
+	// Retention keeps an event this long after `maxAge`; repeated deliveries are detected for ever. Default 720h.
 	Retention Duration `yaml:"retention"`
 	// Sources are the sources of events. Each has `name` and one other key.
 	Sources []Source `yaml:"sources" reload:"yes"`
@@ -43,9 +42,9 @@ type Trigger struct {
 }
 
 type TriggerKeys struct {
-	// Origin is the source verifier's key, for trigger origin proofs.
+	// Origin signs trigger origin proofs.
 	Origin AudienceKey `yaml:"origin" need:"yes"`
-	// Receipt is the trigger mediator's key, for trigger receipts.
+	// Receipt signs trigger receipts.
 	Receipt AudienceKey `yaml:"receipt" need:"yes"`
 }
 
@@ -58,13 +57,13 @@ type AudienceKey struct {
 
 // Source is one source of events. Exactly one of its kinds is set.
 type Source struct {
-	// Name appears in events, in evidence and in the webhook's path, /hooks/NAME.
+	// Name appears in evidence and in the webhook's path, /hooks/NAME.
 	Name string `yaml:"name" need:"yes"`
-	// GitHub receives GitHub's webhooks.
+	// GitHub receives its webhooks.
 	GitHub *GitHub `yaml:"github"`
-	// StandardWebhooks receives webhooks of the Standard Webhooks specification.
+	// StandardWebhooks receives Standard Webhooks.
 	StandardWebhooks *Webhook `yaml:"standardWebhooks"`
-	// Engine receives an external policy engine's decisions as events, by Standard Webhooks.
+	// Engine receives a policy engine's decisions by Standard Webhooks.
 	Engine *Webhook `yaml:"engine"`
 	// Schedule makes events at set times.
 	Schedule *Schedule `yaml:"schedule"`
@@ -73,7 +72,7 @@ type Source struct {
 }
 
 type GitHub struct {
-	// SecretFiles hold the webhook's secrets: several during a rotation, none shared with another GitHub source.
+	// SecretFiles hold its secrets: several during a rotation, none shared with another source.
 	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
 	// Events are the events that start a run, as NAME or NAME.ACTION, such as release.published.
 	Events []string `yaml:"events" need:"yes"`
@@ -82,14 +81,12 @@ type GitHub struct {
 }
 
 type Webhook struct {
-	// SecretFiles hold the secrets (whsec_...): several during a rotation, none shared with another standardWebhooks or
-	// engine.
+	// SecretFiles hold the secrets (whsec_...): several during a rotation, none shared with another source.
 	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
 }
 
 type Schedule struct {
-	// Cron is a five-field cron expression in UTC, or @every and a period, such as @every 15m. Times at which the service
-	// is down are skipped.
+	// Cron is a five-field cron expression in UTC, or such as @every 15m. Times at which the service is down are skipped.
 	Cron string `yaml:"cron" need:"yes"`
 	// Payload is the content of each event, for the agent.
 	Payload map[string]any `yaml:"payload"`

@@ -20,14 +20,14 @@ type UpstreamProxy struct {
 	URL string `yaml:"url" need:"yes"`
 	// CA is as in `upstreams`.
 	CA string `yaml:"ca" is:"path"`
-	// CredentialFile holds user:password, and is reread for each connection.
+	// CredentialFile holds user:password, reread for each connection.
 	CredentialFile string `yaml:"credentialFile" is:"path"`
 	// Auth is basic or digest, which keeps the password secret.
 	Auth string `yaml:"auth" one:"basic digest"`
-	// NoProxy lists hosts that are reached directly: example.org (with subdomains), .example.org (only these), an IP
-	// address, each perhaps with a port, a network, or *.
+	// NoProxy lists hosts to reach directly: example.org (with subdomains), .example.org (only these), an IP address, each
+	// perhaps with a port, a network, or *.
 	NoProxy []string `yaml:"noProxy"`
-	// Resolve says who resolves host names: mediator or proxy.
+	// Resolve names the resolver of host names: mediator or proxy.
 	Resolve string `yaml:"resolve" one:"mediator proxy"`
 }
 

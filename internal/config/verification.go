@@ -18,8 +18,7 @@ type Verification struct {
 	Mode string `yaml:"mode" one:"observed seed"`
 	// Tasks is a JSON file of tasks, used in turn. Default: the built-in tasks.
 	Tasks string `yaml:"tasks" is:"path"`
-	// Hosts are the host names of `public`. Requests to other names are refused, unless they use an IP address or come
-	// through a sidecar.
+	// Hosts are the host names of `public`. Other names are refused, except IP addresses and through a sidecar.
 	Hosts []string `yaml:"hosts"`
 	// Servers are the MCP servers that the tool list_mcp_servers names.
 	Servers []ListedServer `yaml:"servers"`
@@ -43,11 +42,11 @@ type ListedServer struct {
 // XRay names three MCP servers. A server that does not answer within five seconds is skipped, and the result of the
 // verification reports this.
 type XRay struct {
-	// Orchestrate is the server with the tool orchestrate-task.
+	// Orchestrate has the tool orchestrate-task.
 	Orchestrate *XRayServer `yaml:"orchestrate"`
-	// Govern is the server with the tool govern_proposals, which can reject an agent or shorten its verification.
+	// Govern has the tool govern_proposals, which can reject an agent or shorten its verification.
 	Govern *XRayServer `yaml:"govern"`
-	// Enforce is the server with the tool codex-enforcement, which scores the agent's reasoning.
+	// Enforce has the tool codex-enforcement, which scores the agent's reasoning.
 	Enforce *XRayServer `yaml:"enforce"`
 }
 
@@ -59,7 +58,7 @@ type XRayServer struct {
 	CA string `yaml:"ca" is:"path"`
 	// TokenFile holds the server's token.
 	TokenFile string `yaml:"tokenFile" is:"path"`
-	// Header, such as X-Api-Key, carries the bare token. Default: Authorization, with the prefix Bearer.
+	// Header carries the bare token. Default: Authorization, with the prefix Bearer.
 	Header string `yaml:"header"`
 
 	// RootCAs are the authorities of CA and of the system; nil means the system's alone.
