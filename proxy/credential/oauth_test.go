@@ -175,6 +175,32 @@ func TestRefreshTokens(t *testing.T) {
 	check.WantCode(t, err, "custody_unavailable", "cannot be stored")
 }
 
+// TestRenewalIsOfNoCall renews without what the context of the first call says, and without its end.
+func TestRenewalIsOfNoCall(t *testing.T) {
+	type key struct{}
+	s := credential.Renewed(time.Now, func(ctx context.Context) (credential.Value, error) {
+		if ctx.Value(key{}) != nil {
+			t.Error("the renewal has the values of a call")
+		}
+		return credential.Value{Secret: "token"}, nil
+	})
+	if _, err := s.Current(context.WithValue(t.Context(), key{}, "direct")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnknownEnd uses a token without an end further on if it cannot be renewed.
+func TestUnknownEnd(t *testing.T) {
+	now, fails := time.Now(), error(nil)
+	s := credential.Renewed(func() time.Time { return now }, func(context.Context) (credential.Value, error) {
+		return credential.Value{Secret: "token"}, fails
+	})
+	wantValue(t, s, "token")
+	now, fails = now.Add(2*time.Hour), io.ErrUnexpectedEOF
+	wantValue(t, s, "token")
+	wantValue(t, s, "token")
+}
+
 func TestTokenExchange(t *testing.T) {
 	s := newTokenServer(t, gives("exchanged"))
 	o := s.options()
