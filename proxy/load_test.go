@@ -194,6 +194,8 @@ func TestWhatABreakerCounts(t *testing.T) {
 		{"no connection", 0, refusal.New("upstream_unreachable", "x"), true},
 		{"a wrong certificate", 0, refusal.New("upstream_certificate_untrusted", "x"), true},
 		{"no TLS", 0, refusal.New("upstream_tls_failed", "x"), true},
+		{"a dead upstream proxy", 0, refusal.New("upstream_proxy_unreachable", "x"), true},
+		{"an upstream proxy that allows no connection", 0, refusal.New("upstream_proxy_refused", "x"), false},
 		{"no answer in time", 0, refusal.New("upstream_timeout", "x"), true},
 		{"a broken connection", 0, io.ErrUnexpectedEOF, true},
 		{"502", http.StatusBadGateway, nil, true},

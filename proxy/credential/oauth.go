@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -127,19 +129,25 @@ type kept struct {
 	Token string `json:"token"`
 }
 
+// refreshing has a turn for each file of a refresh token: rules that share a token must not use it at the same time.
+var refreshing sync.Map
+
 // refresh uses a refresh token once. The token that replaces it is stored before anything else: the server may take the
 // use of an old one for a theft (RFC 9700 section 4.14.2).
 func (o oauth) refresh(ctx context.Context, params url.Values) (Value, error) {
-	first, err := readToken(o.RefreshFile)
+	turn, _ := refreshing.LoadOrStore(o.Kept, make(chan struct{}, 1))
+	select {
+	case turn.(chan struct{}) <- struct{}{}:
+		defer func() { <-turn.(chan struct{}) }()
+	case <-ctx.Done():
+		return Value{}, custody.Unavailable(ctx.Err(), "another rule uses the refresh token in %s for too long", o.RefreshFile)
+	}
+	k, err := o.kept()
+	if err == nil {
+		err = o.keep(k) // a state that cannot be written must be found before the token is spent
+	}
 	if err != nil {
 		return Value{}, err
-	}
-	k := kept{First: evidence.HashBytes([]byte(first)), Token: first}
-	if raw, err := files.Read(o.Kept); err == nil {
-		var was kept
-		if strictjson.Parse(raw, &was) == nil && was.First == k.First && was.Token != "" {
-			k.Token = was.Token
-		}
 	}
 	params.Set("grant_type", "refresh_token")
 	params.Set("refresh_token", k.Token)
@@ -149,15 +157,45 @@ func (o oauth) refresh(ctx context.Context, params url.Values) (Value, error) {
 	}
 	if token.RefreshToken != k.Token { // x/oauth2 repeats it if the answer has none
 		k.Token = token.RefreshToken
-		raw, err := strictjson.CanonicalOf(k)
-		if err == nil {
-			err = files.Replace(o.Kept, raw, 0o600)
-		}
-		if err != nil {
-			return Value{}, custody.Unavailable(err, "the new refresh token cannot be stored in %s", o.Kept)
-		}
+		err = o.keep(k)
 	}
-	return valueOf(token), nil
+	return valueOf(token), err
+}
+
+// kept returns the token to use. A stored one that cannot be read stops the renewal: the first one is then spent.
+func (o oauth) kept() (kept, error) {
+	first, err := readToken(o.RefreshFile)
+	if err != nil {
+		return kept{}, err
+	}
+	k := kept{First: evidence.HashBytes([]byte(first)), Token: first}
+	raw, err := files.Read(o.Kept)
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, nil
+	}
+	var stored kept
+	if err == nil {
+		err = strictjson.Parse(raw, &stored)
+	}
+	switch {
+	case err != nil || stored.Token == "":
+		return kept{}, custody.Unavailable(err, "the stored refresh token in %s cannot be read: put a new one into %s, and "+
+			"remove that file", o.Kept, o.RefreshFile)
+	case stored.First == k.First:
+		return stored, nil
+	}
+	return k, nil
+}
+
+func (o oauth) keep(k kept) error {
+	raw, err := strictjson.CanonicalOf(k)
+	if err == nil {
+		err = files.Replace(o.Kept, raw, 0o600)
+	}
+	if err != nil {
+		return custody.Unavailable(err, "the refresh token cannot be stored in %s", o.Kept)
+	}
+	return nil
 }
 
 func readToken(path string) (string, error) {

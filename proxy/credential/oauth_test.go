@@ -169,10 +169,72 @@ func TestRefreshTokens(t *testing.T) {
 	if got := s.asked[2].Get("refresh_token"); got != "another-first" {
 		t.Errorf("after a new first token, %s was used", got)
 	}
-	o.Kept = filepath.Join(t.TempDir(), "absent", "refresh")
-	n = 0
+	asked := len(s.asked)
+	check.Must(t, os.WriteFile(o.Kept, []byte(`{"first":`), 0o600))
 	_, err := credential.OAuth(o).Current(t.Context())
+	check.WantCode(t, err, "custody_unavailable", "cannot be read")
+	o.Kept = filepath.Join(t.TempDir(), "absent", "refresh")
+	_, err = credential.OAuth(o).Current(t.Context())
 	check.WantCode(t, err, "custody_unavailable", "cannot be stored")
+	if len(s.asked) != asked {
+		t.Error("a token was spent whose successor has no place")
+	}
+}
+
+// TestSharedRefreshToken has rules with different scopes use one refresh token, whose server refuses a second use.
+func TestSharedRefreshToken(t *testing.T) {
+	var mu sync.Mutex
+	valid := "first"
+	s := newTokenServer(t, func(w http.ResponseWriter, form url.Values) {
+		mu.Lock()
+		defer mu.Unlock()
+		if form.Get("refresh_token") != valid {
+			valid = "none"
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		valid = "after " + form.Get("scope")
+		fmt.Fprintf(w, `{"access_token": "access", "refresh_token": %q}`, valid)
+	})
+	o := s.options()
+	o.RefreshFile, o.Kept = secretFile(t, "first"), filepath.Join(t.TempDir(), "refresh")
+	var wait sync.WaitGroup
+	for i := range 10 {
+		o.Scopes = []string{fmt.Sprint(i)}
+		source := credential.OAuth(o)
+		wait.Go(func() {
+			if _, err := source.Current(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// TestRenewalIsOfNoCall renews without what the context of the first call says, and without its end.
+func TestRenewalIsOfNoCall(t *testing.T) {
+	type key struct{}
+	s := credential.Renewed(time.Now, func(ctx context.Context) (credential.Value, error) {
+		if ctx.Value(key{}) != nil {
+			t.Error("the renewal has the values of a call")
+		}
+		return credential.Value{Secret: "token"}, nil
+	})
+	if _, err := s.Current(context.WithValue(t.Context(), key{}, "direct")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUnknownEnd uses a token without an end further on if it cannot be renewed.
+func TestUnknownEnd(t *testing.T) {
+	now, fails := time.Now(), error(nil)
+	s := credential.Renewed(func() time.Time { return now }, func(context.Context) (credential.Value, error) {
+		return credential.Value{Secret: "token"}, fails
+	})
+	wantValue(t, s, "token")
+	now, fails = now.Add(2*time.Hour), io.ErrUnexpectedEOF
+	wantValue(t, s, "token")
+	wantValue(t, s, "token")
 }
 
 func TestTokenExchange(t *testing.T) {

@@ -47,7 +47,8 @@ func (r *renewed) Current(ctx context.Context) (Value, error) {
 		if v, ok, err := r.held(); ok { // another call has renewed it
 			return v, err
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
+		// Not the call's context: its rule's way to the host, and its session's share of connections, are not for others.
+		ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
 		defer cancel()
 		v, err := r.fetch(ctx)
 		return r.keep(v, err)
@@ -66,16 +67,20 @@ func (r *renewed) held() (v Value, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
-	switch lives := r.value.Secret != "" && (r.value.End.IsZero() || now.Before(r.value.End)); {
-	case lives && now.Before(r.until):
+	switch {
+	case r.lives(now) && now.Before(r.until):
 		return r.value, true, nil
 	case r.err != nil && now.Before(r.tried.Add(renewalPause)):
-		if lives {
+		if r.lives(now) {
 			return r.value, true, nil
 		}
 		return Value{}, true, r.err
 	}
 	return Value{}, false, nil
+}
+
+func (r *renewed) lives(now time.Time) bool {
+	return r.value.Secret != "" && (r.value.End.IsZero() || now.Before(r.value.End))
 }
 
 func (r *renewed) keep(v Value, err error) (Value, error) {
@@ -84,7 +89,7 @@ func (r *renewed) keep(v Value, err error) (Value, error) {
 	now := r.now()
 	r.tried, r.err = now, err
 	if err != nil {
-		if r.value.Secret != "" && now.Before(r.value.End) {
+		if r.lives(now) {
 			return r.value, nil
 		}
 		return Value{}, err

@@ -165,11 +165,11 @@ func verdict(status int, err error) int {
 // faultStatuses lacks 500, which some servers answer to bad input.
 var faultStatuses = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
-// unaskedCodes are faults before the upstream had a request: in its name, the way there, or TLS. askedCodes are faults
-// after that.
+// unaskedCodes are faults before the upstream had a request: in its name, the way there, or TLS. A dead upstream proxy
+// is one, so that it does not cost each call a timeout. askedCodes are faults after that.
 var (
 	unaskedCodes = []string{"upstream_unresolvable", "upstream_unreachable", "upstream_certificate_untrusted",
-		"upstream_tls_failed"}
+		"upstream_tls_failed", "upstream_proxy_unreachable"}
 	askedCodes = []string{"upstream_timeout", "upstream_lost", "node_unavailable"}
 )
 
