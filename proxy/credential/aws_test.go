@@ -10,7 +10,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -42,9 +41,10 @@ func TestAWSSuite(t *testing.T) {
 		Cases     []struct{ Version, Name, Token, Request, Canonical, Authorization string }
 	}
 	check.Must(t, json.Unmarshal(raw, &suite))
-	public := &ecdsa.PublicKey{Curve: elliptic.P256(), X: new(big.Int), Y: new(big.Int)}
-	public.X.SetString(suite.PublicKey.X, 16)
-	public.Y.SetString(suite.PublicKey.Y, 16)
+	point, err := hex.DecodeString("04" + suite.PublicKey.X + suite.PublicKey.Y)
+	check.Must(t, err)
+	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
+	check.Must(t, err)
 	at := time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC)
 	for _, tt := range suite.Cases {
 		t.Run(tt.Version+" "+tt.Name, func(t *testing.T) {

@@ -151,7 +151,7 @@ func modelAttributes(m *ledger.ModelCall) []attribute.KeyValue {
 	if m.Output != nil {
 		all = append(all, attribute.Int64("gen_ai.usage.output_tokens", m.Output.N))
 	}
-	return slices.DeleteFunc(all, func(a attribute.KeyValue) bool { return a.Value.Emit() == "" })
+	return slices.DeleteFunc(all, func(a attribute.KeyValue) bool { return a.Value.String() == "" })
 }
 
 // conventions are the operations and providers of models' APIs as OpenTelemetry names them, where they are not chat and

@@ -28,7 +28,7 @@ func recording(sampler sdk.Sampler) (trace.Tracer, *tracetest.SpanRecorder) {
 func attributes(s sdk.ReadOnlySpan) map[string]string {
 	all := make(map[string]string)
 	for _, a := range s.Attributes() {
-		all[string(a.Key)] = a.Value.Emit()
+		all[string(a.Key)] = a.Value.String()
 	}
 	return all
 }
