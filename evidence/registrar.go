@@ -117,7 +117,7 @@ func (r RegistrarRule) wrong() string {
 	}
 	switch {
 	case RolePurposes(r.Role) == nil:
-		return "its role is none of sidecar, trigger, control, node and agent"
+		return "its role must be one of sidecar, trigger, control, node and agent"
 	case (r.ID == "") == (r.Namespace == ""):
 		return "it needs either an id, or a namespace with a serviceAccount"
 	case r.ID != "" && (r.ServiceAccount != "" || len(r.ImageDigests)+len(r.DNSNames) > 0):

@@ -24,7 +24,7 @@ func (s State) Outcome() bool {
 // Whole reports whether s is the state of a record added at once, because the call is over.
 func (s State) Whole() bool { return s == StateRefused || s.Outcome() }
 
-// Record is one call: what was asked, what became of it, and a post's evidence.
+// Record is one call: its request, its outcome, and a post's evidence.
 type Record struct {
 	ID       string `json:"id"`
 	Flow     string `json:"flow"`
@@ -96,7 +96,7 @@ type Answer struct {
 	PublicKey []byte `json:"publicKey"` // Ed25519, as the sidecar's rule names it
 }
 
-// Word says whose word the outcome of a post is.
+// Word names the party that vouches for the outcome of a post.
 func (r Record) Word() string {
 	if r.Answer == nil {
 		return "the mediator's word"

@@ -134,7 +134,7 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 	p.wantLast(1, ledger.Record{Message: "query viewer", Code: "action_unmatched", ID: d.Post})
 }
 
-// A rule for the whole host lets no GraphQL in a URL pass, whichever methods the GraphQL rule names.
+// A rule for the whole host lets no GraphQL in a URL pass, for all methods that the GraphQL rule names.
 func TestGraphQLMethods(t *testing.T) {
 	viewer := "?query=" + url.QueryEscape("{ viewer { login } }")
 	mutation := "?query=" + url.QueryEscape("mutation { addComment(input: {}) { id } }")

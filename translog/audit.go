@@ -57,7 +57,7 @@ type AuditOptions struct {
 	// Skew is how far the order of entries may differ from that of their times: two minutes if zero. Several processes
 	// have clocks of their own.
 	Skew time.Duration
-	// Unended is how long a post may take: 15 minutes if zero. A younger intent without an outcome may still get one.
+	// Unended is the longest time of a post: 15 minutes if zero. A younger intent without an outcome may still get one.
 	Unended time.Duration
 	// Known is what the log must agree with, such as the proofs of an export. It may be nil.
 	Known *Known

@@ -12,7 +12,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Evidence has the two signed tokens for one post.
+// Evidence holds the two tokens for one post.
 type Evidence struct {
 	OriginProof    string `json:"originProof"`
 	TriggerReceipt string `json:"triggerReceipt"`

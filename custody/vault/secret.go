@@ -47,7 +47,7 @@ type Secret struct {
 // Reading is a secret as it was read.
 type Reading struct {
 	Version string    // in version 2 of the KV engine; empty in others
-	Read    time.Time // when Vault was asked
+	Read    time.Time // time of the request to Vault
 	End     time.Time // of its lease; zero without one
 	path    string
 	fields  map[string]any

@@ -106,7 +106,7 @@ func (ch Challenge) intact(t evidence.ChallengeToken) error {
 	unbound := ch.Binding == nil && t.Binding == nil
 	bound := ch.Binding != nil && t.Binding != nil && *ch.Binding == *t.Binding
 	if ch.ID != t.ID || string(ch.Difficulty) != t.Difficulty || ch.ExpiresAt != t.Expires || !unbound && !bound {
-		return refused("the challenge's id, difficulty, binding or expiry differs from what was issued")
+		return refused("the challenge's id, difficulty, binding or expiry differs from the issued one")
 	}
 	hash, err := hashTasks(ch.Tasks)
 	if err != nil {

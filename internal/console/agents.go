@@ -24,7 +24,7 @@ type agent struct {
 	Unscored string   // why there are none
 }
 
-// signal is one of the five signals of a session's score.
+// signal is a part of a session's score, of five.
 type signal struct {
 	Name string
 	autonomy.Signal

@@ -23,7 +23,7 @@ func TestTick(t *testing.T) {
 			t.Errorf("%d ticks in three and a half periods", n)
 		}
 		for range every.Tick(t.Context(), time.Second) {
-			return // and nothing is left behind, or the bubble would not end
+			return // and nothing is left behind, otherwise the bubble does not end
 		}
 	})
 }

@@ -81,7 +81,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestUnrelated: other files of a watched folder wake nobody.
+// TestUnrelated: other files of a watched folder wake no waiter.
 func TestUnrelated(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -117,7 +117,7 @@ func TestUnwatched(t *testing.T) {
 	}
 }
 
-// TestFollowErrors: a read that fails is repeated soon, and each new error is told once.
+// TestFollowErrors: a read that fails is repeated soon, and each new error is reported once.
 func TestFollowErrors(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "file")

@@ -316,7 +316,7 @@ func FuzzLookAtFiles(f *testing.F) {
 type wood struct {
 	r      *rand.Rand
 	root   string
-	all    []string // folders before what is in them
+	all    []string // folders before their entries
 	lines  []string
 	listed bool // an access control list is somewhere
 }
@@ -325,7 +325,7 @@ func newWood(t *testing.T, r *rand.Rand) *wood {
 	t.Helper()
 	w := &wood{r: r, root: openFolder(t)}
 	w.fill(t, w.root, 3)
-	for _, path := range w.all { // now, so that the tree can be made whoever it belongs to
+	for _, path := range w.all { // now, so that the tree can be made for every owner
 		info, err := os.Lstat(path)
 		check.Must(t, err)
 		owner, group := pick(r, 0, 0, agentUID, otherUID), pick(r, 0, agentTeam, otherUID)

@@ -594,7 +594,7 @@ func TestEntered(t *testing.T) {
 	wantFound(t, run, []string{look.Stranger})
 }
 
-// TestRest: nobody looks while no run has begun.
+// TestRest: no process is checked before a run begins.
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var looks atomic.Int64

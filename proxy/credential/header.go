@@ -36,7 +36,7 @@ func (h header) Find(v Value) (*echo.Secret, error) {
 	return echo.New(h.prefix, v.Secret, h.half)
 }
 
-// Bound returns the header's whole value: an API that takes part compares it with what it got.
+// Bound returns the header's whole value: an API that takes part compares it with the request's.
 func (h header) Bound(v Value) string { return h.prefix + v.Secret }
 
 func (h header) Takes(name string) bool { return name == h.name }

@@ -13,7 +13,7 @@ import (
 const (
 	// fetchTimeout bounds one renewal, which goes on without the call that began it.
 	fetchTimeout = 30 * time.Second
-	// unknownLife is how long a value without an end is used.
+	// unknownLife is the time for which a value without an end is used.
 	unknownLife = time.Hour
 	// renewalPause is the least time between a renewal and the next one that a failure or an upstream's 401 causes: an
 	// agent may find a call that always gets 401.
@@ -29,7 +29,7 @@ type renewed struct {
 
 	mu    sync.Mutex // guards the fields below
 	value Value
-	until time.Time // to be renewed from then on
+	until time.Time // to be renewed after that time
 	tried time.Time // when the last renewal ended
 	err   error     // of it
 }

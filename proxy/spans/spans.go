@@ -121,7 +121,7 @@ func (c *Call) End(r *ledger.Record) {
 	c.call.End(trace.WithTimestamp(r.Finished))
 }
 
-// knownMethods are those of RFC 9110 and RFC 5789; others are reported as _OTHER.
+// knownMethods has the methods of RFC 9110 and RFC 5789; others are reported as _OTHER.
 var knownMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete,
 	http.MethodConnect, http.MethodOptions, http.MethodTrace, http.MethodPatch}
 

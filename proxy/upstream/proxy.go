@@ -53,7 +53,7 @@ type stream interface {
 
 func (p *Proxy) timeout() time.Duration { return cmp.Or(p.Timeout, 30*time.Second) }
 
-// Carries reports whether a call takes the proxy, as far as the host's name tells.
+// Carries reports whether a call takes the proxy, judged by the host's name.
 func (p *Proxy) Carries(v Via, host string, port uint16) bool {
 	return p != nil && (v == ViaProxy || v == "" && !p.Except.has(host, port))
 }
@@ -197,7 +197,7 @@ func connect(c net.Conn, to, authorization string) (*http.Response, error) {
 	case answer.StatusCode < 200:
 		return nil, malformed("it answered with status %d, which is not a final status", answer.StatusCode)
 	case answer.StatusCode < 300 && read.Buffered() > 0:
-		return nil, malformed("it sent data before the upstream was asked anything")
+		return nil, malformed("it sent data before any request")
 	}
 	return answer, nil
 }

@@ -18,10 +18,10 @@ import (
 
 const credentialRole = "api_credential"
 
-// credentials are those of one configuration.
+// credentials holds the credentials of one configuration.
 type credentials struct {
 	byRule map[string]*credential.Credential
-	// inVault are the sources in Vault, by what they read. They need a login: see read.
+	// inVault has the sources in Vault, by path and fields. They need a login: see read.
 	inVault map[string]credential.Source
 	// tokens are the sources of tokens, by their configuration. Rules can share one, and a reload keeps it: a refresh
 	// token is used once.

@@ -510,7 +510,7 @@ func TestArguments(t *testing.T) {
 			`"}}}`); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("a turn of 10 MB: %d", status)
 	}
-	for range 40 { // a caller who has to wait is told how long
+	for range 40 { // a caller who has to wait learns the time
 		if got := n.call("get_registration_challenge", map[string]any{"pubkey": "x"}, "X-Session", "x"); got.RetryAfter > 0 {
 			t.Errorf("one call a minute: %s", got.text)
 		}
