@@ -98,16 +98,21 @@ func (s *Service) openBook(ctx context.Context) (*dispute.Book, error) {
 // turn is the log of disputes while it belongs to one transaction.
 type turn struct {
 	*dispute.Book
-	s    *Service
-	rows *store.Turn
-	now  time.Time
+	s     *Service
+	rows  *store.Turn
+	now   time.Time
+	began time.Time
+	made  []dispute.Entry
 }
 
-// call waits for a turn. Its judge sees the log as it is and adds to it. An error of the judge changes nothing that it
-// has added.
+// turnTime bounds what begins in one turn: a slow signer must not hold the log until the database gives up.
+const turnTime = 2 * time.Second
+
+func (t *turn) long() bool { return time.Since(t.began) > turnTime }
+
+// call waits for a turn. Its judge sees the log as it is and adds to it. What it has added before an error stays.
 type call struct {
 	judge func(*turn) error
-	rows  []string // that it reads: see [dispute.RowsOf]
 	said  error
 	done  chan error // gets said, or why nothing is stored
 }
@@ -116,11 +121,11 @@ type call struct {
 const maxCalls = 64
 
 // step judges by the current log and adds to it. Calls that wait at the same time share a transaction.
-func (s *Service) step(ctx context.Context, judge func(*turn) error, rows ...string) error {
+func (s *Service) step(ctx context.Context, judge func(*turn) error) error {
 	if s.o.Disputes == nil {
 		return errOff
 	}
-	d, c := s.docket, &call{judge: judge, rows: rows, done: make(chan error, 1)}
+	d, c := s.docket, &call{judge: judge, done: make(chan error, 1)}
 	d.mu.Lock()
 	d.waiting = append(d.waiting, c)
 	d.mu.Unlock()
@@ -148,6 +153,13 @@ func (d *docket) next() (calls []*call) {
 	return calls
 }
 
+// again lets calls wait for another turn, before the others.
+func (d *docket) again(calls []*call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting = slices.Concat(calls, d.waiting)
+}
+
 func (d *docket) leaves(c *call) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,27 +172,24 @@ func (s *Service) turn(ctx context.Context, calls []*call) {
 	if len(calls) == 0 {
 		return
 	}
-	err := s.o.Store.Turn(ctx, func(rows *store.Turn) error {
-		var reads []string
-		for _, c := range calls {
-			reads = append(reads, c.rows...)
-		}
-		if err := rows.Fetch(reads...); err != nil {
-			return err
-		}
-		book, err := dispute.Open(rows)
-		if err != nil {
+	t := &turn{s: s, began: time.Now()}
+	err := s.o.Store.Turn(ctx, func(rows *store.Turn) (err error) {
+		t.rows = rows
+		if t.Book, err = dispute.Open(rows); err != nil {
 			return err
 		}
 		// In the turn, so that no one waits for it with an old time.
-		now, err := s.docket.clock.now(ctx)
-		if err != nil {
+		if t.now, err = s.docket.clock.now(ctx); err != nil {
 			return err
 		}
-		for _, c := range calls {
-			t := &turn{book, s, rows, now}
+		for i, c := range calls {
+			if i > 0 && t.long() {
+				s.docket.again(calls[i:])
+				calls = calls[:i]
+				break
+			}
 			c.said = c.judge(t)
-			if err := book.Err(); err != nil {
+			if err := t.Err(); err != nil {
 				return err
 			}
 		}
@@ -189,6 +198,9 @@ func (s *Service) turn(ctx context.Context, calls []*call) {
 	})
 	if err == nil {
 		failpoint.Reach("step made")
+		for _, e := range t.made {
+			s.metrics.steps.WithLabelValues(stepOf(e)).Inc()
+		}
 	}
 	for _, c := range calls {
 		if err != nil {
@@ -214,7 +226,7 @@ func (t *turn) take(next dispute.Step, documents ...store.Document) error {
 	if err := t.rows.Add(next, documents...); err != nil {
 		return err
 	}
-	t.s.metrics.steps.WithLabelValues(stepOf(next.Entry)).Inc()
+	t.made = append(t.made, next.Entry)
 	return t.Take(next)
 }
 

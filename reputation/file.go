@@ -65,10 +65,6 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 	if err != nil {
 		return "", err
 	}
-	signal := ""
-	if filing.Contract != nil {
-		signal = filing.Contract.OriginalSignalID
-	}
 	return id, s.step(ctx, func(t *turn) error {
 		held, err := s.held(ctx, t.Named(filing))
 		if err != nil {
@@ -90,7 +86,7 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 			return t.add(*e, nil, store.Document{ID: appealDocument + id, Text: document})
 		}
 		return t.add(*e, nil, store.Document{ID: filingDocument + id, Text: document})
-	}, dispute.RowsOf(signal, "", author.String())...)
+	})
 }
 
 func (s *Service) brought(ctx context.Context, f dispute.Filing) (all []shown, err error) {

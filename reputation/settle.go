@@ -109,28 +109,16 @@ func (s *Service) endings(ctx context.Context) error {
 		if err := book.Err(); err != nil {
 			return err
 		}
-		for ids := range slices.Chunk(due, maxEnds) {
-			var reads []string
-			for _, one := range ids {
-				reads = append(reads, dispute.RowsOf(one.ID, one.ID)...)
-			}
+		for len(due) > 0 {
 			err := s.step(ctx, func(t *turn) error {
-				var agents []string
-				for _, one := range ids {
-					if signal, ok := t.Signal(one.ID); ok && !signal.Final {
-						agents = append(agents, signal.Agent)
+				for n := 0; len(due) > 0 && n < maxEnds && (n == 0 || !t.long()); n++ {
+					if err := kind.end(t, due[0].ID); err != nil {
+						failed = append(failed, fmt.Errorf("the %s %s: %w", kind.what, due[0].ID, err))
 					}
-				}
-				if err := t.rows.Fetch(dispute.RowsOf("", "", agents...)...); err != nil {
-					return err
-				}
-				for _, one := range ids {
-					if err := kind.end(t, one.ID); err != nil {
-						failed = append(failed, fmt.Errorf("the %s %s: %w", kind.what, one.ID, err))
-					}
+					due = due[1:]
 				}
 				return nil
-			}, reads...)
+			})
 			if err != nil {
 				return errors.Join(append(failed, err)...)
 			}

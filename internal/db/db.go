@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/bits"
 	"reflect"
 	"slices"
 	"strings"
@@ -150,7 +149,7 @@ func (t Tx) One(instead error, query string, args ...any) error {
 }
 
 // rowsAtOnce bounds one INSERT. SQLite takes 32,766 parameters, PostgreSQL 65,535.
-const rowsAtOnce = 64
+const rowsAtOnce = 100
 
 // Insert inserts the rows that do not conflict and returns their number. head is the statement up to VALUES.
 func (t Tx) Insert(head string, rows [][]any) (inserted int64, err error) {
@@ -165,8 +164,7 @@ func (t Tx) Replace(head, then string, rows [][]any) error {
 
 func (t Tx) insert(head, then string, rows [][]any) (inserted int64, err error) {
 	for len(rows) > 0 {
-		// A power of two, so that few statements must be prepared.
-		n := min(rowsAtOnce, 1<<(bits.Len(uint(len(rows)))-1))
+		n := min(rowsAtOnce, len(rows))
 		var values []string
 		var args []any
 		for _, row := range rows[:n] {

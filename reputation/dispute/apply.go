@@ -380,5 +380,5 @@ func sameOwner(one, other string) bool {
 func contractRow(o *Opened) string { return rowContract + o.Challenger + " " + o.ContractID }
 
 func pairRow(d *State) string {
-	return rowPair + min(d.Challenger, d.Target) + " " + max(d.Challenger, d.Target)
+	return fmt.Sprintf("%s%q %q", rowPair, min(d.Challenger, d.Target), max(d.Challenger, d.Target))
 }

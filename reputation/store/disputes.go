@@ -77,10 +77,10 @@ const selectState = `SELECT id, text, due FROM state`
 
 // Row implements [dispute.Rows].
 func (s state) Row(id string) (text string, err error) {
-	rows, err := s(selectState+` WHERE id = $1`, id)
-	if errors.Is(err, ErrNotFound) { // no row can have this id
+	if !db.Storable(id) {
 		return "", nil
 	}
+	rows, err := s(selectState+` WHERE id = $1`, id)
 	for _, r := range rows {
 		text = r.Text
 	}
@@ -114,40 +114,11 @@ func (t *Turn) Row(id string) (text string, err error) {
 	if r, ok := t.put[id]; ok {
 		return r.Text, nil
 	}
-	err = t.Fetch(id)
-	return t.put[id].Text, err
-}
-
-// Fetch reads rows at once, which are needed soon.
-func (t *Turn) Fetch(ids ...string) error {
-	ids = slices.DeleteFunc(slices.Compact(slices.Sorted(slices.Values(ids))), func(id string) bool {
-		_, ok := t.put[id]
-		return ok || !db.Storable(id)
-	})
-	for some := range slices.Chunk(ids, fetchAtOnce) {
-		var args []any
-		for _, id := range some {
-			args = append(args, id)
-		}
-		for len(args)&(len(args)-1) != 0 { // to a power of two, so that few statements must be prepared
-			args = append(args, some[0])
-		}
-		rows, err := t.state(selectState+` WHERE id IN (`+db.Places(1, len(args))+`)`, args...)
-		if err != nil {
-			return err
-		}
-		for _, id := range some {
-			t.put[id] = dispute.Row{} // unless there is one
-		}
-		for _, r := range rows {
-			t.put[r.ID] = dispute.Row{Text: r.Text}
-		}
+	if text, err = t.state.Row(id); err == nil {
+		t.put[id] = dispute.Row{Text: text}
 	}
-	return nil
+	return text, err
 }
-
-// fetchAtOnce bounds the rows of one query.
-const fetchAtOnce = 256
 
 // Put implements [dispute.Rows].
 func (t *Turn) Put(r dispute.Row) { t.put[r.ID] = r }
@@ -163,20 +134,24 @@ func (t *Turn) Since(at int64) ([]string, error) {
 	return ids, err
 }
 
-// Add adds an entry of the log with the entries for agents' logs.
+// Add adds an entry of the log with the entries for agents' logs, or nothing.
 func (t *Turn) Add(s dispute.Step, documents ...Document) error {
+	texts := make([]string, len(s.Accounts))
+	for i, a := range s.Accounts {
+		text, err := a.Entry.Encode()
+		if err != nil {
+			return err // nothing was added
+		}
+		texts[i] = string(text)
+	}
+	for i, a := range s.Accounts {
+		t.entries[a.Agent.String()] = append(t.entries[a.Agent.String()], texts[i])
+	}
 	var completed []byte
 	for _, h := range s.Completed {
 		completed = append(completed, h[:]...)
 	}
 	t.steps = append(t.steps, []any{s.Log.Entries, string(s.Text), completed})
-	for _, a := range s.Accounts {
-		text, err := a.Entry.Encode()
-		if err != nil {
-			return err
-		}
-		t.entries[a.Agent.String()] = append(t.entries[a.Agent.String()], string(text))
-	}
 	for _, d := range documents {
 		t.documents[d.ID] = d.Text
 	}

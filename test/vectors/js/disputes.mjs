@@ -11,7 +11,7 @@ const TYPES = ['timing', 'knowledge', 'consistency', 'general'];
 // --- documents
 
 const isID = (v) => typeof v === 'string' && /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/.test(v);
-const isAgent = (v) => typeof v === 'string' && (/^[A-Za-z0-9_-]{43}:[\s\S]{1,256}$/u.test(v) || keyOf(v) !== undefined);
+const isAgent = (v) => typeof v === 'string' && (/^[A-Za-z0-9_-]{43}:[^\x00]{1,256}$/u.test(v) || keyOf(v) !== undefined);
 const isText = (longest) => (v) => typeof v === 'string' && v !== '' && [...v].length <= longest;
 const isTime = (v) => Number.isSafeInteger(v) && v >= 1;
 const isHashText = (v) => typeof v === 'string' && isHash(v);
