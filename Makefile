@@ -14,7 +14,7 @@ PACKAGES ?= evidence internal/strictjson gate policy policy/decide gate/challeng
 DURATION ?= 2m
 SEED     ?= 1
 
-.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents test-deploy soak package test-package bench bench-compare bench-verifiers bench-go syscalls autonomy simulate release docs members clean setup
+.PHONY: help build build-pkcs11 demo test check fmt vet lint sec vuln fuzz mutate plays test-agents test-deploy soak package test-package bench bench-compare bench-verifiers differential bench-go syscalls autonomy simulate release docs members clean setup
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -85,6 +85,10 @@ bench-compare: ## the benchmarks beside the hot paths against the last release t
 
 bench-verifiers: setup ## chains a second that one core verifies in Go, TypeScript and Python
 	$(GO) test -count=1 -v -timeout=60m -run='^TestSpeed$$' ./test/e2e/clients -chains=3000
+
+differential: setup ## judge 100,000 changed chains in Go, TypeScript and Python, and find no difference
+	nice -n 5 $(GO) test -count=1 -timeout=24h ./test/e2e/clients -run='^TestTypeScript$$' -judged=100000
+	nice -n 5 $(GO) test -count=1 -timeout=24h ./test/e2e/clients/python -run='^TestDifferential$$' -requests=100000
 
 bench-go: ## the benchmarks beside the hot paths
 	$(GO) test -run='^$$' -bench=. -benchmem ./...

@@ -290,13 +290,13 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 	return s, nil
 }
 
-// Signed reports whether a root signed a token. Use it only to find the token's pair of roots: it checks neither times
-// nor claims.
-func (t *Trust) Signed(typ, token string) bool {
+// Signed reports whether the root with a purpose signed a token. Use it only to find the token's pair of roots: it
+// checks neither times nor claims.
+func (t *Trust) Signed(purpose, typ, token string) bool {
 	p, err := parseRooted(token, typ, maxToken)
 	if err != nil {
 		return false
 	}
 	root, ok := t.roots[p.header.Kid]
-	return ok && root.verify(typ, p, false) == nil
+	return ok && root.Purpose == purpose && root.verify(typ, p, false) == nil
 }

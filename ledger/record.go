@@ -39,6 +39,9 @@ type Record struct {
 	Host     string `json:"host,omitempty"` // always with the port
 	Path     string `json:"path,omitempty"` // without the query
 	Scheme   string `json:"scheme,omitempty"`
+	// Via is the way to the host, where there is an upstream proxy: direct, proxy, or resolving-proxy if the proxy also
+	// resolved the host's name.
+	Via string `json:"via,omitempty"`
 	// names of the query's parameters, sorted: only those that look like names
 	QueryNames []string `json:"queryNames,omitempty"`
 	// Carries is [WebSocket] if the call asks for one, or else its body's media type if that is not JSON's.

@@ -73,6 +73,7 @@ type Query struct {
 	Flow         string
 	Key          string // only records with an artifact signed by this key: a kid, or a name for all its versions
 	Keys         bool   // only records with evidence, and only their keys and columns
+	Bare         bool   // without artifacts, which are most of a record
 	Cursor       string // only records after the one with this id
 	OldestFirst  bool   // otherwise newest first
 	Limit        int    // zero means no limit

@@ -29,12 +29,14 @@ func (t *posting) admit(ctx context.Context) error {
 	return nil
 }
 
+// resolve gets the credential. A post that cannot have it costs its event nothing.
+func (t *posting) resolve(ctx context.Context) (err error) {
+	t.credential, err = t.action.Credential.Resolve(ctx)
+	return err
+}
+
 // requestProof is step 9: it signs the final call together with the capability and the credential.
 func (t *posting) requestProof(ctx context.Context) error {
-	var err error
-	if t.credential, err = t.action.Credential.Now(ctx); err != nil {
-		return err
-	}
 	tokenHash := t.credential.Hash()
 	proof, err := t.p.o.Prove.Issue(ctx, evidence.RequestProof{
 		Subject: t.binding.Subject, Action: t.binding.Action, Resource: t.binding.Resource,

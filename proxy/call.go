@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -16,9 +17,11 @@ import (
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/load"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/proxy/spans"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -29,7 +32,8 @@ type call struct {
 	target  upstream.Target
 	session *session.Session // nil until step 1
 	record  ledger.Record
-	stage   stage // see stage.go
+	purpose match.Purpose // of the rule; zero until step 2
+	stage   stage         // see stage.go
 	// conversation speaks the endpoint's protocol; plain until step 2.
 	conversation conversation
 	via          http.RoundTripper // sends the request
@@ -42,6 +46,7 @@ type call struct {
 	// does is the effect of a post's message, or nil if its rule ignores messages.
 	does        *policy.Message
 	receipt     *receipts.Call
+	spans       *spans.Call
 	told        problem.Details // why the call failed, as shown to the agent
 	connections connections
 	last        time.Time // end of the last step
@@ -51,11 +56,17 @@ type call struct {
 type connections struct {
 	got  atomic.Bool  // the call has a connection
 	made atomic.Int32 // new ones for this call
+	via  atomic.Value // upstream.Via of the last one
 }
 
 func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 	now := p.o.Now()
 	c := &call{p: p, w: w, r: r, via: p.o.Transport, last: now}
+	var h http.Header
+	if r != nil {
+		h = r.Header
+	}
+	c.spans = spans.Begin(p.o.Tracer, h, now)
 	c.conversation = plain{c}
 	c.record = ledger.Record{
 		ID: "post_" + evidence.NewOrderedID(now), Flow: flowEgress, State: ledger.StateRefused, Started: now,
@@ -81,14 +92,16 @@ func (c *call) of(s *session.Session) {
 	c.record.Session, c.record.Event, c.record.Learning = s.ID, s.Event.ID, s.Learning
 }
 
-// context is for requests in the name of the call: they use connections of its session alone.
-func (c *call) context() context.Context {
-	return upstream.WithParty(c.r.Context(), c.session.ID, c.session.Life())
+// context is for requests in the name of the call: they use connections of its session alone, and go the way that its
+// rule demands.
+func (c *call) context(demanded upstream.Via) context.Context {
+	return upstream.WithVia(upstream.WithParty(c.r.Context(), c.session.ID, c.session.Life()), demanded)
 }
 
 func (c *call) step(name string) {
 	now := c.p.o.Now()
 	c.record.Steps = append(c.record.Steps, ledger.Step{Name: name, Micros: now.Sub(c.last).Microseconds()})
+	c.spans.Step(name, now)
 	c.last = now
 }
 
@@ -168,6 +181,18 @@ func (c *call) closeAfter() {
 	}
 }
 
+// forAgent makes the document for err that the agent may read. It says what the call's rule is for.
+func (c *call) forAgent(err error) problem.Details {
+	d := problem.ForAgent(err, c.record.ID)
+	if !c.purpose.IsZero() {
+		d.Rule, _ = json.Marshal(struct {
+			Name string `json:"name"`
+			match.Purpose
+		}{c.record.Rule, c.purpose})
+	}
+	return d
+}
+
 // Bounds on the rest of a body that was refused unread.
 const (
 	maxUnread     = 64 << 20
@@ -177,7 +202,7 @@ const (
 // answerRefusal answers a refusal at once, and then reads the rest of the client's body, within bounds. Many clients
 // read the answer only after sending everything; an early close would lose it.
 func (c *call) answerRefusal(err error) {
-	d := problem.ForAgent(err, c.record.ID)
+	d := c.forAgent(err)
 	var first *challengeRequired
 	if errors.As(err, &first) {
 		d.Challenge = first.document

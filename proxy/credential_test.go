@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -9,18 +11,22 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/echo"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/signer"
 )
 
 func TestHeadersOfAnAction(t *testing.T) {
-	credential, err := forward.NewCredential("X-Vendor-Token", "Bearer ", echo.Auto, fixed(secretToken))
+	credential, err := newCredential("X-Vendor-Token", "Bearer ", fixed(secretToken))
 	must(t, err)
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) {
 		actions[0].Headers, actions[3].Headers, actions[3].Credential = []string{"If-Match", "X-Kept"}, []string{}, credential
@@ -55,9 +61,19 @@ func TestHeadersOfAnAction(t *testing.T) {
 
 type fixed string
 
-func (f fixed) Secret(context.Context) (string, error) { return string(f), nil }
+func (f fixed) Current(context.Context) (credential.Value, error) {
+	return credential.Value{Secret: string(f)}, nil
+}
 
-func (fixed) Refused(string) {}
+func (fixed) Refused(credential.Value) {}
+
+func newCredential(header, prefix string, source credential.Source) (*credential.Credential, error) {
+	form, err := credential.Header(header, prefix, echo.Auto)
+	if err != nil {
+		return nil, err
+	}
+	return credential.New(source, form)
+}
 
 // rotating changes its secret once it is refused.
 type rotating struct {
@@ -65,10 +81,12 @@ type rotating struct {
 	fail    error
 }
 
-func (r *rotating) Secret(context.Context) (string, error) { return r.secrets[0], r.fail }
+func (r *rotating) Current(context.Context) (credential.Value, error) {
+	return credential.Value{Secret: r.secrets[0]}, r.fail
+}
 
-func (r *rotating) Refused(secret string) {
-	if secret == r.secrets[0] {
+func (r *rotating) Refused(v credential.Value) {
+	if v.Secret == r.secrets[0] {
 		r.secrets = r.secrets[1:]
 	}
 }
@@ -78,7 +96,7 @@ func TestCredentialIsReplaced(t *testing.T) {
 	for _, call := range []struct{ method, path string }{{"POST", "/posts"}, {"PUT", "/inference"}} {
 		t.Run(call.path, func(t *testing.T) {
 			source := &rotating{secrets: []string{"old-token", "new-token"}}
-			credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, source)
+			credential, err := newCredential("Authorization", "Bearer ", source)
 			must(t, err)
 			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.Header.Get("Authorization") == "Bearer old-token" {
@@ -93,6 +111,9 @@ func TestCredentialIsReplaced(t *testing.T) {
 			}
 			source.fail = refusal.New("custody_unavailable", "not now")
 			p.wantRefused("custody_unavailable", call.method, call.path, "{}")
+			if call.method == "POST" && len(p.roles.unsent) != 1 { // the event pays nothing
+				t.Errorf("posts given back: %v", p.roles.unsent)
+			}
 			source.fail = nil
 			for _, secret := range []string{"", "seven77", "two\r\nlines", "an end\n"} {
 				source.secrets = []string{secret}
@@ -101,6 +122,52 @@ func TestCredentialIsReplaced(t *testing.T) {
 		})
 	}
 }
+
+// TestSignedCalls signs what is really sent: a post, and a write whose body is held for that. If the API refuses the
+// signature because of its clock, the log says so.
+func TestSignedCalls(t *testing.T) {
+	form, err := credential.AWS(credential.AWSOptions{Service: "s3", Regions: []string{"eu-central-1"}, Now: time.Now})
+	must(t, err)
+	key, err := credential.New(awsKey{}, form)
+	must(t, err)
+	core, logged := observer.New(zapcore.WarnLevel)
+	ahead := time.Duration(0)
+	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+		w.WriteHeader(http.StatusForbidden)
+	}, func(o *PipelineOptions, actions []rules.Action) { actions[0].Credential, o.Log = key, zap.New(core) })
+	p.roles.bound = `{"id":"AKID","kind":"aws s3","version":""}`
+	for i, method := range []string{"POST", "PUT"} {
+		path := []string{"/posts", "/inference"}[i]
+		p.send(method, path, `{"a":1}`, "X-Amz-Date", "20150830T123600Z", "X_Amz_Date", "2", "Authorization", "AWS4 mine")
+		sent := p.sent[i]
+		sum := sha256.Sum256([]byte(p.body[i]))
+		if h := sent.Header; p.body[i] != `{"a":1}` || h.Get("X-Amz-Content-Sha256") != hex.EncodeToString(sum[:]) ||
+			len(h["X-Amz-Date"]) != 1 || h["X_amz_date"] != nil ||
+			!strings.Contains(h.Get("Authorization"), "/eu-central-1/s3/aws4_request, SignedHeaders=content-type;host;x-amz-content-sha256;x-amz-date,") {
+			t.Errorf("%s: the API saw %v and %q", method, h, p.body[i])
+		}
+	}
+	if n := logged.Len(); n != 0 {
+		t.Errorf("%d warnings about equal clocks", n)
+	}
+	ahead = 5 * time.Minute
+	p.send("POST", "/posts", `{"a":1}`)
+	for _, line := range logged.FilterMessageSnippet("clock").All() {
+		if d, _ := line.ContextMap()["ahead"].(time.Duration); d.Round(time.Minute) == ahead {
+			return
+		}
+	}
+	t.Errorf("the log does not say that the clocks differ: %v", logged.All())
+}
+
+type awsKey struct{}
+
+func (awsKey) Current(context.Context) (credential.Value, error) {
+	return credential.Value{ID: "AKID", Secret: "the-secret-access-key"}, nil
+}
+
+func (awsKey) Refused(credential.Value) {}
 
 // Cookies for an injected credential do not reach the agent.
 func TestCookiesForACredential(t *testing.T) {
@@ -123,7 +190,7 @@ func TestCookiesForACredential(t *testing.T) {
 
 // The agent's header in another spelling does not go out beside the credential.
 func TestCredentialHasNoSecondSpelling(t *testing.T) {
-	credential, err := forward.NewCredential("X-Vendor-Token", "", echo.Auto, fixed(secretToken))
+	credential, err := newCredential("X-Vendor-Token", "", fixed(secretToken))
 	must(t, err)
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) { actions[0].Credential = credential })
 	for _, name := range []string{"X-Vendor-Token", "X_Vendor_Token", "x-vendor_token", "X.Vendor.Token"} {

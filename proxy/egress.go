@@ -18,8 +18,14 @@ import (
 
 // egress forwards a call that is not a post. It streams both ways, needs no evidence, and records the times.
 func (p *Pipeline) egress(c *call, e *rules.Egress) error {
-	c.record.Rule = e.Name
 	c.session.Note(strings.TrimSuffix("egress "+c.r.Method+" "+c.record.Host+c.record.Path+" "+c.record.Message, " "))
+	if e.Credential.CoversBody() && !c.learns() && c.held == nil && c.r.Body != http.NoBody {
+		var err error
+		if c.held, err = c.readBody(body.Max, rules.ContentRaw); err != nil {
+			c.closeAfter()
+			return err
+		}
+	}
 	var sent io.Reader = c.r.Body
 	switch {
 	case c.held != nil:
@@ -28,7 +34,9 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 		c.streamed = body.Stream(c.r.Body, p.o.Timeouts.Forward, http.NewResponseController(c.w).SetReadDeadline)
 		sent = c.streamed
 	}
-	ctx, end := context.WithCancelCause(c.context())
+	valid, stop := e.Purpose.Until(c.context(e.Via), e.Name, p.o.Now())
+	defer stop()
+	ctx, end := context.WithCancelCause(valid)
 	cancel := func() { end(nil) }
 	defer cancel()
 	defer context.AfterFunc(c.session.Life(), func() { p.outlives(ctx, end) })()
@@ -36,7 +44,7 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	if c.learns() {
 		secret = nil
 	}
-	credential, err := secret.Now(ctx)
+	credential, err := secret.Resolve(ctx)
 	if err != nil {
 		return err
 	}
@@ -50,15 +58,16 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 			return !forward.IsUsual(name) && !mcp.IsHeader(name)
 		})
 	}
-	if secret != nil || unnamed {
-		credential.Inject(out.Header)
-		credential.Remove(out.Trailer)
-	}
 	if out, err = c.conversation.sent(out); err != nil {
 		return err
 	}
 	if err := e.Sign.Sign(ctx, out); err != nil {
 		return err
+	}
+	if secret != nil || unnamed {
+		if err := credential.Apply(out, c.text()); err != nil {
+			return err
+		}
 	}
 	// An upstream may answer before the request's body ends. Without full duplex, net/http would close that body at the
 	// answer's first byte, and the transport would think the request broken. HTTP/2 does not need it.
@@ -81,6 +90,7 @@ func (p *Pipeline) outlives(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
+// outlived returns why a call had to end: its session had, or its rule expired.
 func outlived(ctx context.Context) error {
 	var ended *refusal.Refusal
 	if errors.As(context.Cause(ctx), &ended) {

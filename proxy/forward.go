@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -28,7 +29,6 @@ func (t *posting) forward(ctx context.Context) error {
 	out.ContentLength = t.content.Size
 	// An upstream that leaves the body unread would take it for a request, with the credential of the next call.
 	out.Close = t.action.Content == rules.ContentRaw
-	t.credential.Inject(out.Header)
 	out.Header.Set("Idempotency-Key", t.admission.CapabilityID)
 	if t.action.TakesPart {
 		out.Header.Set("ActionProof-Capability", t.admission.Capability)
@@ -41,6 +41,9 @@ func (t *posting) forward(ctx context.Context) error {
 	out, err := t.conversation.sent(out)
 	if err == nil {
 		err = t.action.Sign.Sign(ctx, out, "content-digest")
+	}
+	if err == nil {
+		err = t.credential.Apply(out, t.content.Text)
 	}
 	if err != nil {
 		t.unanswered(err)
@@ -82,21 +85,29 @@ const maxConnections = 10
 
 // outgoing returns the request to send, with body instead of the call's own. cancel cancels ctx.
 func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.Reader) *http.Request {
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+	ctx = httptrace.WithClientTrace(c.spans.Context(ctx), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
 		c.connections.got.Store(true)
+		c.connections.via.Store(upstream.ViaOf(got.Conn))
 		if !got.Reused && c.connections.made.Add(1) > maxConnections {
 			cancel()
 		}
 		failpoint.Reach("connected")
 	}})
-	return forward.Request(ctx, c.r, c.target, body)
+	out := forward.Request(ctx, c.r, c.target, body)
+	if c.p.o.Propagate {
+		c.spans.Propagate(out.Header)
+	}
+	return out
 }
 
-func (c *call) send(out *http.Request, cancel context.CancelFunc, credential forward.SecretHeader,
+func (c *call) send(out *http.Request, cancel context.CancelFunc, credential credential.Use,
 	signers httpsig.Keys) error {
 	resp, err := c.via.RoundTrip(out)
 	c.step("upstream")
 	c.streamed.Answered()
+	if via, ok := c.connections.via.Load().(upstream.Via); ok {
+		c.record.Via = string(via)
+	}
 	if err != nil {
 		err = upstream.Classify(cmp.Or(outlived(out.Context()), c.streamed.Failed(), c.turnedAway(), err))
 		c.unanswered(err)
@@ -110,6 +121,10 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential for
 	c.forwarded(resp.StatusCode)
 	if err := c.heard(out, resp, signers); err != nil {
 		return err
+	}
+	if skew := credential.Skew(resp, c.p.o.Now()); skew != 0 {
+		c.p.o.Log.Warn("the API has refused a call, and its clock differs from ours: set both by NTP",
+			zap.String("post", c.record.ID), zap.String("rule", c.record.Rule), zap.Duration("ahead", skew))
 	}
 	carrier := resp.Body
 	if err := credential.Answered(resp); err != nil {

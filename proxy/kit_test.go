@@ -26,8 +26,6 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/proxy/echo"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/rules"
@@ -158,6 +156,7 @@ type fakeRoles struct {
 	grant      *signer.Issuer[evidence.ActionGrant]
 	otherEvent bool
 	token      string     // bound into the request proof; secretToken if empty
+	bound      string     // bound instead of the token's header; that if empty
 	done       []string   // events of ended sessions
 	mu         sync.Mutex // guards unsent
 	unsent     []string   // posts given back
@@ -268,7 +267,7 @@ func (f *fakeRoles) Admit(_ context.Context, r gate.AdmitRequest) (gate.Admissio
 }
 
 func (f *fakeRoles) Authorize(_ context.Context, p gate.AuthorizeRequest) (gate.Authorization, error) {
-	if p.AccessTokenHash != evidence.HashBytes([]byte("Bearer "+cmp.Or(f.token, secretToken))) {
+	if p.AccessTokenHash != evidence.HashBytes([]byte(cmp.Or(f.bound, "Bearer "+cmp.Or(f.token, secretToken)))) {
 		return gate.Authorization{}, errors.New("another access token")
 	}
 	return gate.Authorization{Keys: []ledger.Key{{Kind: "capability", ID: "cap_1"}}}, f.fail["proof"]
@@ -364,7 +363,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	}))
 	roles, o := newRoles(t, p.sessions, p.record)
 	p.roles, o.Load.Refused = roles, 1<<20 // every refusal is recorded
-	credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
+	credential, err := newCredential("Authorization", "Bearer ", fixed(secretToken))
 	must(t, err)
 	p.base = "https://" + at(0, p.upstream)
 	var actions []rules.Action

@@ -17,8 +17,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy/echo"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/rules"
@@ -46,7 +44,7 @@ func newLoadRig(t testing.TB, limits Load) *loadRig {
 	l.answer, l.release = func(*http.Request) (int, error) { return http.StatusCreated, nil }, func() {}
 	var o PipelineOptions
 	l.roles, o = newRoles(t, l.sessions, l.record)
-	credential, err := forward.NewCredential("Authorization", "Bearer ", echo.Auto, fixed(secretToken))
+	credential, err := newCredential("Authorization", "Bearer ", fixed(secretToken))
 	must(t, err)
 	post := matching(t, "https://a.example/posts", "POST")
 	read := matching(t, "https://*.example/**", "GET")

@@ -172,7 +172,7 @@ func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 		return err
 	}
 	if answer.Cut() && m.stage == answered { // otherwise a problem document follows
-		mcp.WriteEvent(m.w, problem.ForAgent(err, m.record.ID), m.message)
+		mcp.WriteEvent(m.w, m.forAgent(err), m.message)
 	}
 	if m.intended() && answer.Result() == mcp.ResultLost {
 		_, _ = io.Copy(io.Discard, resp.Body) // ends with the post's context

@@ -9,8 +9,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/proxy/echo"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -201,7 +199,7 @@ func TestMCPAnswerNotSent(t *testing.T) {
 			r := toolRig(t, answerWith("application/json", wantsMore), nil)
 			source := &rotating{secrets: []string{secretToken}}
 			var err error
-			r.reads().Credential, err = forward.NewCredential("Authorization", "Bearer ", echo.Auto, source)
+			r.reads().Credential, err = newCredential("Authorization", "Bearer ", source)
 			must(t, err)
 			goOn := strings.Replace(toolCall(tool), `"name"`, `"requestState":"s1","name"`, 1)
 			r.send("POST", "/mcp", toolCall(tool), both...)

@@ -43,12 +43,21 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-func (m *Metrics) observe(p ledger.Record) {
+// observe counts a call. exemplar names its trace, or is nil.
+func (m *Metrics) observe(p ledger.Record, exemplar prometheus.Labels) {
 	m.calls.WithLabelValues(p.Flow, string(p.State), p.Rule, p.Code).Inc()
-	m.took.WithLabelValues(p.Flow, string(p.State)).Observe(p.Finished.Sub(p.Started).Seconds())
+	note(m.took.WithLabelValues(p.Flow, string(p.State)), p.Finished.Sub(p.Started), exemplar)
 	if p.Flow == flowPost {
 		for _, s := range p.Steps {
-			m.steps.WithLabelValues(s.Name).Observe((time.Duration(s.Micros) * time.Microsecond).Seconds())
+			note(m.steps.WithLabelValues(s.Name), time.Duration(s.Micros)*time.Microsecond, exemplar)
 		}
 	}
+}
+
+func note(o prometheus.Observer, took time.Duration, exemplar prometheus.Labels) {
+	if exemplar == nil {
+		o.Observe(took.Seconds())
+		return
+	}
+	o.(prometheus.ExemplarObserver).ObserveWithExemplar(took.Seconds(), exemplar)
 }

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
@@ -63,13 +65,15 @@ type EvidenceOptions struct {
 	Reputations Reputations
 }
 
-// RecordOptions set where calls are recorded, logged and counted. All but Witnessed are required.
+// RecordOptions set where calls are recorded, logged and counted. All but Witnessed and Tracer are required.
 type RecordOptions struct {
 	Record Record
 	// Witnessed waits until witnesses have seen the post's intent. The post goes out only after that. Nil does not wait.
 	Witnessed func(ctx context.Context, post ledger.Record) error
 	Metrics   *Metrics
-	Log       *zap.Logger
+	// Tracer makes a span of each call and each of its steps. Nil makes none.
+	Tracer trace.Tracer
+	Log    *zap.Logger
 }
 
 // NetworkOptions connect calls to their upstreams. Only Transport is required.
@@ -80,6 +84,8 @@ type NetworkOptions struct {
 	// Destination, if set, refuses a redirected connection whose original address does not belong to its target.
 	// Nothing is ever sent to that address.
 	Destination func(ctx context.Context, t upstream.Target, dialled netip.Addr) error
+	// Propagate tells upstreams which trace a call belongs to, in place of the agent's own traceparent and tracestate.
+	Propagate bool
 	// HangUp closes the connection without an answer if no rule allows the WebSocket that a client asks for.
 	HangUp bool
 	// CAPEM is the interception CA's certificate. Agents can fetch it.
@@ -154,6 +160,9 @@ func (o *PipelineOptions) complete() error {
 		if required.missing {
 			return fmt.Errorf("proxy: PipelineOptions.%s is missing", required.name)
 		}
+	}
+	if o.Tracer == nil {
+		o.Tracer = noop.NewTracerProvider().Tracer("")
 	}
 	o.Timeouts.Step = cmp.Or(o.Timeouts.Step, 10*time.Second)
 	o.Timeouts.Forward = cmp.Or(o.Timeouts.Forward, time.Minute)

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/flood"
-	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
@@ -101,7 +100,7 @@ func (p *Pipeline) recovered(c *call, v any) {
 	if !c.answerable() {
 		panic(http.ErrAbortHandler)
 	}
-	c.conversation.refuse(c.w, problem.ForAgent(err, c.record.ID), err)
+	c.conversation.refuse(c.w, c.forAgent(err), err)
 }
 
 // handle takes one request through all steps. After an error, the call's stage shows whether anything was sent.
@@ -144,11 +143,14 @@ func (p *Pipeline) handle(c *call) error {
 	if err := p.o.Ceiling.CheckCall(c.target, c.r.Method, c.r.URL.EscapedPath(), chosen != learning); err != nil {
 		return err
 	}
+	c.record.Rule, c.purpose = chosen.Name(), chosen.Purpose()
+	if err := c.purpose.Check(c.record.Rule, p.o.Now()); err != nil {
+		return err
+	}
 	if chosen.Egress != nil {
 		return p.egress(c, chosen.Egress)
 	}
 	if c.learns() {
-		c.record.Rule = chosen.Action.Name
 		return refusal.New("learning_refused", "the action %s makes a post, which a learning session must not do",
 			chosen.Action.Name)
 	}

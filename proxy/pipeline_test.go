@@ -68,7 +68,7 @@ func TestPostIsForwardedOnce(t *testing.T) {
 		steps = append(steps, s.Name)
 	}
 	if got := strings.Join(steps, " "); got !=
-		"session match deployment content challenge trigger decision attest gate proof consume upstream relay" {
+		"session match deployment content challenge trigger decision attest gate credential proof consume upstream relay" {
 		t.Errorf("steps: %s", got)
 	}
 	raw, err := json.Marshal(rec)

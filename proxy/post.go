@@ -11,7 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/body"
-	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/signer"
@@ -29,13 +29,13 @@ type posting struct {
 	stop     context.CancelFunc              // ends that wait
 
 	admission  gate.Admission
-	credential forward.SecretHeader // bound and sent with the same value
+	credential credential.Use // bound and sent with the same value
 	proof      string
 	keys       []ledger.Key // consumed before the first byte goes out
 }
 
 // maxSteps bounds the number of steps with [posting.witnessed], which each may take Timeouts.Step.
-const maxSteps = 10
+const maxSteps = 11
 
 // steps are the steps before the forward, in order. A failed step stops the post before anything is sent. Consumed keys
 // stay consumed; only the event gets its post back ([posting.unsent]).
@@ -50,18 +50,19 @@ var steps = [...]struct {
 	{"decision", (*posting).decide},         // 6, begins 7
 	{"attest", (*posting).attest},           // 7
 	{"gate", (*posting).admit},              // 8
+	{"credential", (*posting).resolve},      // 9
 	{"proof", (*posting).requestProof},      // 9
 	{"consume", (*posting).consume},         // 9, made durable
 }
 
 func (p *Pipeline) post(c *call, a *rules.Action) error {
-	c.record.Flow, c.record.Rule = flowPost, a.Name
+	c.record.Flow = flowPost
 	t := &posting{call: c, action: a, stop: func() {}}
 	defer t.close()
 	if c.does == nil || c.does.MCP == nil { // a message to an MCP server is noted by itself
 		defer c.posts()()
 	}
-	ctx := c.context()
+	ctx := c.context(a.Via)
 	for _, step := range steps {
 		if err := t.bounded(ctx, step.take); err != nil {
 			c.step(step.name)
@@ -118,6 +119,7 @@ func goneMeanwhile(ctx context.Context, step string, err error) error {
 }
 
 func (t *posting) bounded(ctx context.Context, take func(*posting, context.Context) error) error {
+	ctx = t.spans.Context(ctx)
 	ctx, cancel := context.WithTimeout(ctx, t.p.o.Timeouts.Step)
 	defer cancel()
 	return take(t, ctx)

@@ -53,7 +53,8 @@ func (p *Pipeline) settle(ctx context.Context, c *call, wait bool) (durable bool
 		c.record.ID = ""
 	}
 	c.remember()
-	p.o.Metrics.observe(c.record)
+	p.o.Metrics.observe(c.record, c.spans.Exemplar())
+	c.spans.End(&c.record)
 	if !recorded {
 		p.o.Metrics.leftOut.Inc()
 		return true, nil
@@ -170,7 +171,8 @@ func (c *call) remember() {
 	c.session.Remember(session.Refusal{
 		Time: c.record.Finished, Post: c.record.ID, Method: clip(c.record.Method, maxRefusedMethod), Host: c.record.Host,
 		Path: clip(c.record.Path, maxRememberedPath), Message: clip(c.record.Message, maxRememberedPath), Code: c.told.Code,
-		Detail: clip(c.told.Detail, maxRememberedDetail), Remedy: c.told.Remedy, State: string(c.record.State),
+		Detail: clip(c.told.Detail, maxRememberedDetail), Remedy: c.told.Remedy, Rule: c.told.Rule,
+		State: string(c.record.State),
 	})
 }
 

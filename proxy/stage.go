@@ -76,7 +76,7 @@ func (c *call) refused(err error) {
 	if c.record.Code != "" {
 		return
 	}
-	c.told = problem.ForAgent(err, c.record.ID)
+	c.told = c.forAgent(err)
 	d := problem.DetailsOf(err)
 	c.record.Code, c.record.Step, c.record.Reason = d.Code, d.Step, d.Detail
 }

@@ -39,8 +39,8 @@ func (m socketCall) sent(out *http.Request) (*http.Request, error) {
 	return out, nil
 }
 
-// answer relays the answer to a handshake, and then both sides' traffic until both end or the session ends. The traffic
-// is not HTTP and not inspected.
+// answer relays the answer to a handshake, and then both sides' traffic until both end, the session ends or
+// the rule expires. The traffic is not HTTP and not inspected.
 func (m socketCall) answer(ctx context.Context, resp *http.Response) error {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		return m.relay(ctx, resp)
@@ -62,8 +62,9 @@ func (m socketCall) answer(ctx context.Context, resp *http.Response) error {
 	if err := writeSwitch(hijacked, resp); err != nil {
 		return refusal.New("client_gone", "the client went away before it had the answer")
 	}
-	idle, life := m.p.o.Timeouts.WebSocketIdle, m.session.Life().Done()
-	m.record.BytesIn, m.record.BytesOut, err = websocket.Relay(agent, upstream, idle, life)
+	valid, stop := m.purpose.Until(m.session.Life(), m.record.Rule, m.p.o.Now())
+	defer stop()
+	m.record.BytesIn, m.record.BytesOut, err = websocket.Relay(valid, agent, upstream, m.p.o.Timeouts.WebSocketIdle)
 	m.step("relay")
 	return err
 }

@@ -57,7 +57,7 @@ func TestLeasedSecret(t *testing.T) {
 	file := write(t, first)
 	c := &clock{t: time.Now()}
 	all := open(t, vault.Options{Now: c.now}).Secrets(&vault.TokenFile{Path: file})
-	s := all.Secret("leased/creds/deploy", "token")
+	s := all.Secret("leased/creds/deploy")
 	wantSecret(t, s, "token-1")
 	c.add(54*time.Second - time.Nanosecond)
 	wantSecret(t, s, "token-1")
@@ -76,7 +76,7 @@ func TestLeasedSecret(t *testing.T) {
 	}
 	deliver()
 	c.add(time.Second)
-	s.Refused("token-2")
+	s.Refused("token", "token-2")
 	wantSecret(t, s, "token-3")
 
 	deliver()
@@ -84,8 +84,8 @@ func TestLeasedSecret(t *testing.T) {
 	wantSecret(t, s, "token-4")
 	for i, refused := range []string{"token-4", "token-5", "token-5", "token-6"} {
 		c.add(time.Second)
-		s.Refused(refused)
-		s.Refused(refused) // the answer to a concurrent call
+		s.Refused("token", refused)
+		s.Refused("token", refused) // the answer to a concurrent call
 		want := []string{"token-5", "token-5", "token-6", "token-6"}[i]
 		wantSecret(t, s, want)
 	}

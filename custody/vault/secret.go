@@ -32,11 +32,11 @@ func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observati
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.forbidden(s.keys))
 }
 
-// Secret is one field of a secret. It is safe for concurrent use.
+// Secret is a secret at one path. It is safe for concurrent use.
 type Secret struct {
-	session     *session
-	path, field string
-	flight      singleflight.Group
+	session *session
+	path    string
+	flight  singleflight.Group
 
 	mu    sync.Mutex // guards all below
 	held  held
@@ -44,9 +44,17 @@ type Secret struct {
 	pause time.Duration // the least time between two readings of a refused secret
 }
 
+// Reading is a secret as it was read.
+type Reading struct {
+	Version string    // in version 2 of the KV engine; empty in others
+	Read    time.Time // when Vault was asked
+	End     time.Time // of its lease; zero without one
+	path    string
+	fields  map[string]any
+}
+
 type held struct {
-	value string
-	read  time.Time
+	Reading
 	until time.Time
 	token string // the token of its lease, if Vault revokes both together
 }
@@ -58,20 +66,18 @@ const MaxHeld = time.Minute
 // engines make a new secret for each reading.
 const refusedPause = time.Second
 
-// Secret reads a field of the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or
-// aws/creds/deploy in an engine that makes secrets.
-func (s *Secrets) Secret(path, field string) *Secret {
-	return &Secret{session: s.session, path: path, field: field}
-}
+// Secret reads the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or aws/creds/deploy in an
+// engine that makes secrets.
+func (s *Secrets) Secret(path string) *Secret { return &Secret{session: s.session, path: path} }
 
-// Secret returns the secret, which it reads again if necessary.
-func (s *Secret) Secret(ctx context.Context) (string, error) {
-	if value, ok := s.fresh(); ok {
-		return value, nil
+// Read returns the secret, which it asks Vault for again if necessary.
+func (s *Secret) Read(ctx context.Context) (Reading, error) {
+	if got, ok := s.fresh(); ok {
+		return got, nil
 	}
 	wait := s.flight.DoChan("", func() (any, error) {
-		if value, ok := s.fresh(); ok { // another caller has read it
-			return value, nil
+		if got, ok := s.fresh(); ok { // another caller has read it
+			return got, nil
 		}
 		ctx, cancel := context.WithTimeout(s.session.ctx, s.session.server.o.Timeout)
 		defer cancel()
@@ -79,34 +85,34 @@ func (s *Secret) Secret(ctx context.Context) (string, error) {
 	})
 	select {
 	case got := <-wait:
-		value, _ := got.Val.(string)
-		return value, got.Err
+		reading, _ := got.Val.(Reading)
+		return reading, got.Err
 	case <-ctx.Done():
-		return "", custody.Unavailable(ctx.Err(), "the credential %s was not read from Vault in time", s.path)
+		return Reading{}, custody.Unavailable(ctx.Err(), "the credential %s was not read from Vault in time", s.path)
 	}
 }
 
-func (s *Secret) fresh() (string, bool) {
+func (s *Secret) fresh() (Reading, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.held
-	ok := h.value != "" && !s.old && s.session.server.o.Now().Before(h.until) &&
+	ok := h.fields != nil && !s.old && s.session.server.o.Now().Before(h.until) &&
 		(h.token == "" || h.token == s.session.client.Token())
-	return h.value, ok
+	return h.Reading, ok
 }
 
-// Refused makes the next use read the secret again, after a 401 from upstream. It ignores a secret that was only just
-// read.
-func (s *Secret) Refused(value string) {
+// Refused makes the next use read the secret again, after an upstream answered 401 to a field's value. It ignores a
+// secret that was only just read.
+func (s *Secret) Refused(field, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pause := max(s.pause, refusedPause)
-	if !s.old && value == s.held.value && s.session.server.o.Now().Sub(s.held.read) >= pause {
+	if !s.old && value == s.held.fields[field] && s.session.server.o.Now().Sub(s.held.Read) >= pause {
 		s.old, s.pause = true, min(2*pause, MaxHeld)
 	}
 }
 
-func (s *Secret) read(ctx context.Context) (string, error) {
+func (s *Secret) read(ctx context.Context) (Reading, error) {
 	now := s.session.server.o.Now() // the reading is no older than the question
 	var secret *api.Secret
 	var token string
@@ -117,19 +123,24 @@ func (s *Secret) read(ctx context.Context) (string, error) {
 	})
 	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden &&
 		!invalidToken(err) {
-		return "", custody.Unavailable(err,
+		return Reading{}, custody.Unavailable(err,
 			"Vault denies the role of API credentials to read %s (403): add it to the role's policy", s.path)
 	}
 	if err != nil {
-		return "", custody.Unavailable(err, "the credential %s cannot be read: %s", s.path, why(err))
+		return Reading{}, custody.Unavailable(err, "the credential %s cannot be read: %s", s.path, why(err))
 	}
-	value, err := s.value(secret)
-	if err != nil {
-		return "", err
+	if secret == nil {
+		return Reading{}, custody.Unavailable(nil,
+			"Vault has nothing at %s (a path in version 2 of the KV engine has data/ after the mount)", s.path)
 	}
-	h := held{value: value, read: now, until: now.Add(MaxHeld)}
+	h := held{Reading: Reading{Read: now, path: s.path, fields: secret.Data}, until: now.Add(MaxHeld)}
+	if about, ok := secret.Data["metadata"].(map[string]any); ok { // version 2 of the KV engine
+		h.fields, _ = secret.Data["data"].(map[string]any)
+		h.Version = fmt.Sprint(about["version"])
+	}
 	if secret.LeaseID != "" {
-		h.until, h.token = now.Add(time.Duration(secret.LeaseDuration)*time.Second*9/10), token
+		lease := time.Duration(secret.LeaseDuration) * time.Second
+		h.End, h.until, h.token = now.Add(lease), now.Add(lease*9/10), token
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,32 +148,30 @@ func (s *Secret) read(ctx context.Context) (string, error) {
 		s.pause = 0
 	}
 	s.held, s.old = h, false
-	return value, nil
+	return h.Reading, nil
 }
 
-// value takes the field from Vault's answer. KV version 2 has the secret below data, beside metadata.
-func (s *Secret) value(secret *api.Secret) (string, error) {
-	if secret == nil {
-		return "", custody.Unavailable(nil,
-			"Vault has nothing at %s (a path in version 2 of the KV engine has data/ after the mount)", s.path)
-	}
-	data := secret.Data
-	if _, ok := data["metadata"].(map[string]any); ok {
-		data, _ = data["data"].(map[string]any)
-	}
-	value, _ := data[s.field].(string)
+// Field returns the text in a field.
+func (r Reading) Field(name string) (string, error) {
+	value, _ := r.fields[name].(string)
 	switch {
 	case value == "":
-		return "", custody.Unavailable(nil, "what Vault has at %s has no field %s that is a text", s.path, s.field)
+		return "", custody.Unavailable(nil, "what Vault has at %s has no field %s that is a text", r.path, name)
 	case len(value) > maxFile || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return "", custody.Unavailable(nil, "the field %s of %s in Vault is longer than %d bytes, or holds a line end or "+
-			"another control character", s.field, s.path, maxFile)
+			"another control character", name, r.path, maxFile)
 	}
 	return value, nil
 }
 
+// Has reports whether the secret has a field that is not null.
+func (r Reading) Has(name string) bool { return r.fields[name] != nil }
+
 // String names the secret without revealing it.
-func (s *Secret) String() string { return fmt.Sprintf("the field %s of %s in Vault", s.field, s.path) }
+func (s *Secret) String() string { return s.path + " in Vault" }
+
+// Format keeps a reading out of logs and errors.
+func (Reading) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
 // Format prints String.
 func (s *Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }

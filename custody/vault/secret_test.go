@@ -43,9 +43,17 @@ path "sys/capabilities-self" { capabilities = ["update"] }
 
 func wantSecret(t *testing.T, s *vault.Secret, want string) {
 	t.Helper()
-	if got, err := s.Secret(t.Context()); err != nil || got != want {
+	if got, err := token(t.Context(), s); err != nil || got != want {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
+}
+
+func token(ctx context.Context, s *vault.Secret) (string, error) {
+	got, err := s.Read(ctx)
+	if err != nil {
+		return "", err
+	}
+	return got.Field("token")
 }
 
 func TestSecret(t *testing.T) {
@@ -55,7 +63,7 @@ func TestSecret(t *testing.T) {
 	}
 	c := &clock{t: time.Now()}
 	s := secrets(t, c, "kv-secret",
-		selfPolicy+`path "kv-secret/data/api" { capabilities = ["read"] }`).Secret("kv-secret/data/api", "token")
+		selfPolicy+`path "kv-secret/data/api" { capabilities = ["read"] }`).Secret("kv-secret/data/api")
 	put("one")
 	wantSecret(t, s, "one")
 	put("two")
@@ -65,12 +73,12 @@ func TestSecret(t *testing.T) {
 	wantSecret(t, s, "two")
 
 	put("three")
-	s.Refused("two") // only just read
+	s.Refused("token", "two") // only just read
 	wantSecret(t, s, "two")
 	c.add(time.Second)
-	s.Refused("one") // the answer to an earlier call
+	s.Refused("token", "one") // the answer to an earlier call
 	wantSecret(t, s, "two")
-	s.Refused("two")
+	s.Refused("token", "two")
 	wantSecret(t, s, "three")
 
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
@@ -106,14 +114,14 @@ func TestSecretUnavailable(t *testing.T) {
 		"sys/policies/acl/root": "denies the role of API credentials to read",
 		"nowhere/x":             "denies the role of API credentials to read",
 	} {
-		value, err := all.Secret(path, "token").Secret(t.Context())
+		value, err := token(t.Context(), all.Secret(path))
 		if value != "" || !unavailable(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %q, %v; want %s", path, value, err, want)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := all.Secret("kv-bad/data/gone", "token").Secret(ctx); err == nil {
+	if _, err := all.Secret("kv-bad/data/gone").Read(ctx); err == nil {
 		t.Error("a caller that has gone gets a secret")
 	}
 }

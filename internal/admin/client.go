@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"slices"
@@ -82,6 +83,10 @@ func send(ctx context.Context, e config.Peer, id *identity.Identity, method, pat
 		return nil, nil, err
 	}
 	resp, err = client.Do(req)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("no answer at %s, which is not there: start the process, or name another endpoint by a "+
+			"flag, --dir, MEDIATOR_ADMIN or a context", e)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("no answer at %s (is the process running, and does it admit you?): %w", e, err)
 	}

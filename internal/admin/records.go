@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/match"
 )
 
 // Record is the record of a call as operators see it, with an assessment of its checks.
@@ -26,6 +27,8 @@ type Record struct {
 	// Assurance is nil if the mediator's own gate verified no chain: for reads, and for posts whose chain the API
 	// verified.
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
+	// Purpose says what the call's rule is for, by the sidecar's present configuration.
+	Purpose match.Purpose `json:"purpose,omitzero"`
 	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 to the call's own or, before
 	// there is one, to the last: only the last 3 MiB.
 	Receipts []string `json:"receipts,omitempty"`
@@ -53,6 +56,9 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 		err = refusal.New("not_found", "no record has an id that begins with %.80q", r.PathValue("id"))
 	}
 	shown := Record{Record: found, Assurance: Assess(found)}
+	if d := s.deployment.Load(); d != nil {
+		shown.Purpose = (*d).Purpose(found.Rule)
+	}
 	if err == nil {
 		shown.Receipts, err = receiptsOf(r.Context(), s.Ledger, found)
 	}

@@ -96,6 +96,9 @@ func (s Selection) values() url.Values {
 	if s.Keys {
 		set("keys", "true")
 	}
+	if s.Bare {
+		set("bare", "true")
+	}
 	return v
 }
 
@@ -129,6 +132,8 @@ func parseSelection(v url.Values) (s Selection, err error) {
 			s.Key = text
 		case "keys":
 			s.Keys, err = strconv.ParseBool(text)
+		case "bare":
+			s.Bare, err = strconv.ParseBool(text)
 		default:
 			return s, refusal.New("query_malformed", "%.40q is not a parameter of a query for records", name)
 		}

@@ -4,6 +4,7 @@
 //	server.go     the sidecar's API
 //	listener.go   listeners that sessions have of their own
 //	records.go    records as the API shows them
+//	summary.go    counts of the newest records
 //	selection.go  which records an operator asks for
 //	log.go        the state of the transparency log
 //	stream.go     lists of records of any length, written and read
@@ -31,6 +32,8 @@ import (
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/intercept"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/reputation/client"
 	"github.com/actionproof/mediator/trigger"
@@ -47,6 +50,19 @@ type Deployment interface {
 	Controls(ctx context.Context) []policy.ObservedControl
 	// Reputation returns the reputation that a post would have, or nil if the manifest believes none.
 	Reputation(ctx context.Context) *Reputation
+	// Purpose says what the rule of this name is for now.
+	Purpose(rule string) match.Purpose
+	// UpstreamProxy connects to the upstream proxy; nil without one.
+	UpstreamProxy(ctx context.Context) *UpstreamProxy
+	// Rules returns the rules by which the sidecar judges calls, as agents see them.
+	Rules() own.Rules
+}
+
+// UpstreamProxy is the upstream proxy, and whether it can be reached now.
+type UpstreamProxy struct {
+	URL    string `json:"url"`
+	Code   string `json:"code,omitempty"`   // why it cannot; empty if it can
+	Reason string `json:"reason,omitempty"` // the sentence of Code
 }
 
 // Reputation is the reputation that a post would have now, and whether the control plane believes it.
@@ -87,6 +103,8 @@ type Server struct {
 	Peers    []Peer  // the trigger service, the control plane and, where there is one, the node
 	// Learning allows learning sessions.
 	Learning bool
+	// Console is the address of the console, which the sidecar refuses to call.
+	Console string
 	// Enforcement says what keeps agents without an isolated run from going around the sidecar.
 	Enforcement func() Enforcement
 	// Transparency describes the transparency log; nil without one.
@@ -153,8 +171,18 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/ledger", s.showLedger)
 	mux.HandleFunc("GET /v1/delivery", s.delivery)
 	mux.HandleFunc("GET /v1/reputation", s.reputation)
+	mux.HandleFunc("GET /v1/upstream-proxy", s.upstreamProxy)
 	mux.HandleFunc("GET /v1/ledger/keys", s.showKeyUses)
 	mux.HandleFunc("GET /v1/log", s.showLog)
+	mux.HandleFunc("GET /v1/summary", s.summarize)
+	mux.HandleFunc("GET /v1/rules", func(w http.ResponseWriter, _ *http.Request) {
+		if d := s.observed(w); d != nil {
+			wire.Write(w, d.Rules(), nil)
+		}
+	})
+	mux.HandleFunc("GET /v1/console", func(w http.ResponseWriter, _ *http.Request) {
+		wire.Write(w, s.Console, nil)
+	})
 	return mux
 }
 
@@ -167,6 +195,12 @@ func (s *Server) controls(w http.ResponseWriter, r *http.Request) {
 func (s *Server) reputation(w http.ResponseWriter, r *http.Request) {
 	if d := s.observed(w); d != nil {
 		wire.Write(w, d.Reputation(r.Context()), nil)
+	}
+}
+
+func (s *Server) upstreamProxy(w http.ResponseWriter, r *http.Request) {
+	if d := s.observed(w); d != nil {
+		wire.Write(w, d.UpstreamProxy(r.Context()), nil)
 	}
 }
 

@@ -316,8 +316,9 @@ type Archive []*Trust
 // Of returns the trust whose auditor signed the record's deployment certificate, or else today's.
 func (a Archive) Of(r ledger.Record) *Trust {
 	if len(a) > 1 {
+		k := evidence.DeploymentCertificateKind()
 		for _, t := range a {
-			if t.pins.Signed(evidence.DeploymentCertificateKind().Typ, artifact(r, "deploymentCertificate")) {
+			if t.pins.Signed(k.Purpose, k.Typ, artifact(r, "deploymentCertificate")) {
 				return t
 			}
 		}

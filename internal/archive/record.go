@@ -25,6 +25,7 @@ var artifactNames = []string{
 type Shown struct {
 	ledger.Record
 	Assurance json.RawMessage `json:"assurance"` // not read: a verifier makes its own
+	Purpose   json.RawMessage `json:"purpose"`   // not read: a record does not fix it
 	Receipts  []string        `json:"receipts"`  // of the session, from number 1 on
 	Proofs    Proofs          `json:"proofs"`
 }
@@ -200,7 +201,7 @@ func unproven(checks []ledger.Check, post *madePost, state ledger.State) (names 
 		{"subject", trigger}, {"action", trigger}, {"resource", trigger}, {"method", trigger},
 		{"host", api},
 		{"path", trigger},
-		{"scheme", api}, {"queryNames", false}, {"carries", false}, {"mcp", false}, {"graphql", false},
+		{"scheme", api}, {"via", false}, {"queryNames", false}, {"carries", false}, {"mcp", false}, {"graphql", false},
 		{"learning", true}, // checkRecord
 		{"unfit", false},
 		{"message", trigger},

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
@@ -21,13 +23,14 @@ func JSONFlag(c *cobra.Command, asJSON *bool) {
 const AdminVariable = "MEDIATOR_ADMIN"
 
 // Endpoint is the form of an endpoint on the command line.
-const Endpoint = "unix:PATH or tcp:HOST:PORT,FILE"
+const Endpoint = "unix:PATH or https://HOST:PORT,FILE"
 
 // AdminFlag adds --admin, the sidecar's admin endpoint, and --dir.
 func AdminFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "admin", "unix:/run/mediator/admin.sock",
 		"the sidecar's admin endpoint, "+Endpoint+"; overrides "+AdminVariable)
 	FromDir(c, "admin", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
+	FromContext(c, "admin", func(of *config.Context) []string { return of.Named(of.Admin) })
 	Check(c, func(c *cobra.Command) error {
 		if named := os.Getenv(AdminVariable); named != "" && !c.Flags().Changed("admin") && !c.Flags().Changed("dir") {
 			*at = named
@@ -45,7 +48,7 @@ func DirFlag(c *cobra.Command) {
 		return
 	}
 	c.Flags().String("dir", "", "the folder of a mediator dev, for endpoints and files that no flag names; "+
-		devstack.DefaultFolder+", if that is there and no flag names any")
+		devstack.DefaultFolder+" here or above, if it is there and no flag names any")
 	c.Flags().Lookup("dir").Annotations = make(map[string][]string)
 }
 
@@ -68,17 +71,55 @@ func FromDir(c *cobra.Command, flag string, values func(dir string) []string) {
 	})
 }
 
-// Dir returns the folder that a command takes its defaults from: --dir, or .mediator if that is there. Once a flag
+// FromContext gives the named flag the values of the user's current context, if there is one, unless the command line
+// has the flag or --dir. It follows [FromDir].
+func FromContext(c *cobra.Command, flag string, values func(*config.Context) []string) {
+	Check(c, func(c *cobra.Command) error {
+		f := c.Flags().Lookup(flag)
+		if f.Changed || c.Flags().Changed("dir") {
+			return nil
+		}
+		context, err := config.CurrentContext()
+		if context == nil || err != nil {
+			return err
+		}
+		of := values(context)
+		if len(of) == 0 {
+			return Usagef("the context %s does not name the process: give --%s", context.Name, flag)
+		}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			return list.Replace(of)
+		}
+		return f.Value.Set(of[0])
+	})
+}
+
+// Dir returns the folder that a command takes its defaults from: --dir, or .mediator if that is found. Once a flag
 // names an endpoint or a file itself, .mediator is not taken: it may belong to another stack.
 func Dir(c *cobra.Command) string {
 	f := c.Flags().Lookup("dir")
 	if f.Changed || slices.ContainsFunc(f.Annotations[dirAnnotation], c.Flags().Changed) {
 		return f.Value.String()
 	}
-	if _, err := os.Stat(devstack.DefaultFolder); err != nil {
-		return ""
+	return found()
+}
+
+// found returns the .mediator of the working folder, or of the nearest folder above it. Above, only a folder of this
+// user or of root counts: another user can make one in /tmp, for example.
+func found() string {
+	if isThere(devstack.DefaultFolder) {
+		return devstack.DefaultFolder
 	}
-	return devstack.DefaultFolder
+	at, err := os.Getwd()
+	for err == nil && at != filepath.Dir(at) {
+		at = filepath.Dir(at)
+		path := filepath.Join(at, devstack.DefaultFolder)
+		var s unix.Stat_t
+		if unix.Lstat(path, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFDIR && (s.Uid == 0 || int(s.Uid) == os.Geteuid()) {
+			return path
+		}
+	}
+	return ""
 }
 
 // FileFromDir is [FromDir] for a flag that names a file in the folder.

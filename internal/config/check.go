@@ -138,14 +138,35 @@ func readSecret(key, path string, minimum int, f *findings) string {
 	return secret
 }
 
-func (e *Endpoint) check(key string, f *findings) {
-	f.checkEither(key, e.Unix, e.TCP)
-	switch {
-	case e.Unix != "" && len(e.Callers) > 0:
-		f.Add(key+".callers", "has no meaning with unix, where the kernel identifies the caller's user: set uids instead")
-	case e.TCP != "" && len(e.UIDs) > 0:
-		f.Add(key+".uids", "has no meaning with tcp, where certificates identify the callers: set callers instead")
-	case e.TCP != "" && len(e.Callers) == 0:
+func (e *Endpoint) check(key string, f *findings) { e.checkWith(key, Tokens{}, f) }
+
+func (a *Admin) check(key string, f *findings) {
+	a.checkWith(key, a.Tokens, f)
+	for name, path := range map[string]string{".tokens.read": a.Tokens.Read, ".tokens.operate": a.Tokens.Operate} {
+		if path == "" {
+			continue
+		}
+		if readSecret(key+name, path, MinToken, f); a.TCP == "" {
+			f.Add(key+name, "has no meaning without tcp: at a unix socket, the kernel identifies the caller's user")
+		}
+	}
+}
+
+// checkWith checks an endpoint that also admits callers with these tokens.
+func (e *Endpoint) checkWith(key string, tokens Tokens, f *findings) {
+	if e.Unix == "" && e.TCP == "" {
+		f.Add(key, "needs unix, tcp or both")
+	}
+	if e.TCP != "" {
+		f.checkTCP(key, e.TCP)
+	}
+	if e.TCP == "" && len(e.Callers) > 0 {
+		f.Add(key+".callers", "has no meaning without tcp: at a unix socket, the kernel identifies the caller's user, for uids")
+	}
+	if e.Unix == "" && len(e.UIDs) > 0 {
+		f.Add(key+".uids", "has no meaning without unix: over tcp, certificates identify the callers, for callers")
+	}
+	if e.TCP != "" && len(e.Callers) == 0 && tokens == (Tokens{}) {
 		f.Add(key+".callers", "is required for tcp: only the callers that it lists may connect")
 	}
 	for i, pattern := range e.Callers {
@@ -181,11 +202,15 @@ func (f *findings) checkEither(key, unix, tcp string) {
 	case (unix == "") == (tcp == ""):
 		f.Add(key, "needs either unix or tcp")
 	case tcp != "":
-		if portIn(tcp) == 0 {
-			f.Add(key+".tcp", "%q needs a port other than 0, so that others can connect", tcp)
-		}
-		f.overTCP = append(f.overTCP, key)
+		f.checkTCP(key, tcp)
 	}
+}
+
+func (f *findings) checkTCP(key, address string) {
+	if portIn(address) == 0 {
+		f.Add(key+".tcp", "%q needs a port other than 0, so that others can connect", address)
+	}
+	f.overTCP = append(f.overTCP, key)
 }
 
 // checkTLS needs the checks of all endpoints before it.
@@ -208,7 +233,7 @@ func (t *TLS) check(key string, registrar bool, f *findings) {
 	}
 }
 
-// String returns the endpoint as commands name it, or nothing for an empty one.
+// String returns the endpoint as commands name it, by its socket if it has one, or nothing for an empty one.
 func (e Endpoint) String() string { return Peer{Unix: e.Unix, TCP: e.TCP}.String() }
 
 // String returns the endpoint as commands name it, or nothing for an empty one.
@@ -217,7 +242,7 @@ func (p Peer) String() string {
 	case p.Unix != "":
 		return "unix:" + p.Unix
 	case p.TCP != "":
-		return "tcp:" + p.TCP
+		return "https://" + p.TCP
 	}
 	return ""
 }

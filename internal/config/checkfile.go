@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
@@ -23,6 +24,7 @@ var fileKinds = []struct {
 	{"control", "control plane (mediator control)", reflect.TypeFor[Control](), loads((*Control).checkAll)},
 	{"reputation", "node (mediator reputation)", reflect.TypeFor[Reputation](), loads((*Reputation).checkAll)},
 	{"client", "operator's client", reflect.TypeFor[Client](), loads((*Client).checkAll)},
+	{"contexts", "file of contexts", reflect.TypeFor[Contexts](), loads((*Contexts).checkAll)},
 	{"registrar", "registrar (mediator registrar)", reflect.TypeFor[Registrar](), loads((*Registrar).checkAll)},
 	{"root", "root key", reflect.TypeFor[RootKey](), loads((*RootKey).checkAll)},
 	{"", "policy file", reflect.TypeFor[decide.File](), func(path string, _ []byte, _ bool) (any, error) {
@@ -55,7 +57,7 @@ func CheckFile(path string, secrets bool) (Checked, error) {
 	checked := Checked{Kind: fileKinds[which].name}
 	read, err := fileKinds[which].load(path, raw, secrets)
 	if c, ok := read.(*Sidecar); ok && err == nil {
-		checked.Sidecar, checked.Warnings = c, append(c.Warnings, c.judgeRules()...)
+		checked.Sidecar, checked.Warnings = c, append(c.Warnings, c.judgeRules(time.Now())...)
 		err = c.checkManifest()
 	}
 	if m, ok := read.(*policy.Manifest); ok && err == nil {

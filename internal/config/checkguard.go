@@ -58,7 +58,7 @@ func (c *Sidecar) guardOptions(f *findings) guard.Options {
 	if c.Transparent != nil {
 		o.Transparent, o.Redirect = loopbackPort("transparent.listen", c.Transparent.Listen, f), []uint16{443, 80}
 	}
-	for _, address := range []string{c.Admin.TCP, c.Trigger.TCP, c.Control.TCP} {
+	for _, address := range []string{c.Admin.TCP, c.Trigger.TCP, c.Control.TCP, c.ConsoleAddress()} {
 		if at := portIn(address); at != 0 {
 			o.Admin = append(o.Admin, at)
 		}

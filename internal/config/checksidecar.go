@@ -59,11 +59,14 @@ func (c *Sidecar) Rules() (*rules.Rules, error) {
 
 func (c *Sidecar) checkAll(f *findings) {
 	c.checkTLS(f)
-	c.Agent.keepFrom(f, "admin", c.Admin)
+	c.Agent.keepFrom(f, "admin", c.Admin.Endpoint)
 	c.checkTransparent(f)
 	c.checkGuard(f)
 	if err := errors.Join(c.Limits.Load().Check(), c.Limits.Listeners().Check()); err != nil {
 		f.Add("limits", "%v", err)
+	}
+	if c.PropagateTraces && c.Tracing == nil {
+		f.Add("propagateTraces", "needs tracing")
 	}
 	c.checkCA(f)
 	c.checkKeys(f)
@@ -82,6 +85,7 @@ func (c *Sidecar) checkAll(f *findings) {
 	for i, u := range c.Upstreams {
 		c.addUpstream(fmt.Sprintf("upstreams[%d]", i), u, f)
 	}
+	c.checkProxy(f)
 	var err error
 	if c.Denied, err = match.ParseDenied(c.Deny); err != nil {
 		f.Add("deny", "%v", err)
@@ -116,11 +120,15 @@ func (c *Sidecar) addRuleError(err error, f *findings) {
 }
 
 func (c *Sidecar) checkEndpoints(f *findings) {
+	if at, err := netip.ParseAddrPort(c.ConsoleAddress()); err != nil || !at.Addr().IsLoopback() {
+		f.Add("console", "must be an address of loopback with a port, not %q", c.Console)
+	}
 	if c.Runtime == "" && c.TLS == nil {
 		f.Add("runtime", "is required without tls; with tls, the certificate names the runtime")
 	}
 	all := []struct{ key, at string }{
-		{"admin", c.Admin.String()}, {"trigger", c.Trigger.String()}, {"control", c.Control.String()}}
+		{"admin", Peer{Unix: c.Admin.Unix}.String()}, {"admin", Peer{TCP: c.Admin.TCP}.String()},
+		{"trigger", c.Trigger.String()}, {"control", c.Control.String()}}
 	if n := c.Reputation; n != nil {
 		all = append(all, struct{ key, at string }{"reputation", n.String()})
 		if c.Receipts == nil {
@@ -135,6 +143,9 @@ func (c *Sidecar) checkEndpoints(f *findings) {
 		}
 	}
 }
+
+// ConsoleAddress returns the address of mediator console.
+func (c *Sidecar) ConsoleAddress() string { return cmp.Or(c.Console, "127.0.0.1:8184") }
 
 // CAFile returns the path of the CA's certificate, which agents have to trust.
 func (c *Sidecar) CAFile() string {
@@ -173,8 +184,9 @@ func (c *Postgres) dsn(key string, f *findings) string {
 
 func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	out := rules.Action{
-		Name: a.Name, Subject: a.Subject, Action: a.Action, Content: a.Content, MaxBody: cmp.Or(a.MaxBody, 1<<20),
-		AllowQuery: a.Query, AgentSolves: a.Solver == "agent",
+		Name: a.Name, Purpose: a.purpose(key, f), Subject: a.Subject, Action: a.Action, Content: a.Content,
+		MaxBody: cmp.Or(a.MaxBody, 1<<20), AllowQuery: a.Query, AgentSolves: a.Solver == "agent",
+		Via:     a.Via,
 		Match:   parseMatch(key+".match", a.Match, []string{http.MethodPost}, f),
 		MCP:     parseMCP(key+".match.mcp", a.Match.MCP, true, f),
 		GraphQL: parseGraphQL(key+".match.graphql", a.Match.GraphQL, true, f),
@@ -215,8 +227,9 @@ func (a Action) checkGate(key string, f *findings) (answerKeys httpsig.Keys) {
 			f.Add(key+".api.answerKeys", "%v", err)
 		}
 	}
-	if a.Credential != nil && a.Credential.Header != "" && !strings.EqualFold(a.Credential.Header, "Authorization") {
-		f.Add(key+".credential.header", "must be Authorization: an API with a gate expects the access token in this header")
+	if r := a.Credential; r != nil && (r.form() != "header" || !strings.EqualFold(cmp.Or(r.Header, "Authorization"),
+		"Authorization")) {
+		f.Add(key+".credential."+r.form(), "must be header Authorization: an API with a gate expects the access token there")
 	}
 	_, err := gate.NewClient(gate.ClientOptions{
 		ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: new(http.Client), Now: time.Now,
@@ -237,7 +250,7 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 		methods = []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	}
 	c.EgressRules = append(c.EgressRules, rules.Egress{
-		Name: e.Name, WebSocket: e.WebSocket,
+		Name: e.Name, Purpose: e.purpose(key, f), WebSocket: e.WebSocket, Via: e.Via,
 		Match:    parseMatch(key+".match", e.Match, methods, f),
 		MCP:      parseMCP(key+".match.mcp", e.Match.MCP, false, f),
 		GraphQL:  parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f),

@@ -35,6 +35,8 @@ type Process struct {
 	TLS *TLS `yaml:"tls"`
 	// Probes serves metrics and health.
 	Probes *Probes `yaml:"probes"`
+	// Tracing sends OpenTelemetry traces (docs/operations/telemetry.md).
+	Tracing *Tracing `yaml:"tracing"`
 	// Registrar is the registrar's endpoint. It certifies this process's keys and delivers `trust.bundle`. It also
 	// delivers `manifest` if both are in one folder.
 	Registrar *Peer `yaml:"registrar"`
@@ -69,7 +71,7 @@ type Agent struct {
 
 // Endpoint is an address on which a process listens for other processes and operators.
 type Endpoint struct {
-	// Unix is the path of a unix socket. Set this or `tcp`.
+	// Unix is the path of a unix socket. Set this, `tcp` or both.
 	Unix string `yaml:"unix" is:"path"`
 	// UIDs are users that may connect to `unix`, besides the process's own user and root.
 	UIDs []uint32 `yaml:"uids"`
@@ -78,6 +80,35 @@ type Endpoint struct {
 	// Callers are the SPIFFE ids that may connect to `tcp`. A segment * matches any one segment.
 	Callers []string `yaml:"callers"`
 }
+
+// Parts returns the unix socket and the TCP address, each as an endpoint of its own.
+func (e Endpoint) Parts() (all []Endpoint) {
+	if e.Unix != "" {
+		all = append(all, Endpoint{Unix: e.Unix, UIDs: e.UIDs})
+	}
+	if e.TCP != "" {
+		all = append(all, Endpoint{TCP: e.TCP, Callers: e.Callers})
+	}
+	return all
+}
+
+// Admin is an endpoint that operators without a certificate can reach too.
+type Admin struct {
+	Endpoint `yaml:",inline"`
+	// Tokens admit operators at `tcp` who have no certificate.
+	Tokens Tokens `yaml:"tokens"`
+}
+
+// Tokens are files, each with one token of at least 32 bytes. A changed file counts at once.
+type Tokens struct {
+	// Read is the file of a token that can only read.
+	Read string `yaml:"read" is:"path"`
+	// Operate is the file of a token for everything.
+	Operate string `yaml:"operate" is:"path"`
+}
+
+// MinToken is the minimum length of a token, in bytes.
+const MinToken = 32
 
 // Peer is where another process answers.
 type Peer struct {
@@ -89,14 +120,6 @@ type Peer struct {
 	Name string `yaml:"name"`
 	// UID is the user that must answer at the unix socket, or nil for any.
 	UID *uint32 `yaml:"-"`
-}
-
-// Client says how an operator's commands connect to TCP endpoints.
-type Client struct {
-	File `yaml:"-"`
-	TLS  `yaml:",inline"`
-	// Name is the DNS name or SPIFFE id that the certificate at HOST:PORT must have. Default: HOST.
-	Name string `yaml:"name"`
 }
 
 type Postgres struct {
@@ -233,3 +256,6 @@ type Confine struct {
 
 // Duration is a duration such as 15s; zero where the file sets none.
 type Duration = fields.Duration
+
+// Time is a date or a time; zero where the file sets none.
+type Time = fields.Time

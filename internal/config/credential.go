@@ -3,53 +3,209 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"strings"
+	"time"
 
-	"golang.org/x/net/http/httpguts"
-
+	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/echo"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/generate"
 )
+
+// Credential is a secret that the mediator puts into calls. An answer that repeats it to the agent is cut off.
+type Credential struct {
+	// Header carries the secret. Default Authorization. Set at most one of `header`, `basic`, `query`, `cookie` and
+	// `aws`.
+	Header string `yaml:"header"`
+	// Prefix precedes the secret in the header, such as "Bearer ", the default for `oauth` and `google` in Authorization.
+	Prefix string `yaml:"prefix"`
+	// Basic sends a user and a password (RFC 7617).
+	Basic *Basic `yaml:"basic"`
+	// Query is the query parameter that carries the secret, such as key. Evidence and records do not have it.
+	Query string `yaml:"query"`
+	// Cookie is the cookie that carries the secret, in place of all cookies of the agent.
+	Cookie string `yaml:"cookie"`
+	// AWS signs calls by AWS Signature Version 4 or 4A, and holds their bodies for that, up to 33554432 bytes.
+	AWS *AWS `yaml:"aws"`
+	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto. With auto
+	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
+	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
+	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. For `aws` it is a
+	// shared credentials file with one profile. Set exactly one of `file`, `vault`, `oauth` and `google`.
+	File string `yaml:"file" is:"path"`
+	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
+	// a 401, and shortly before its lease ends (each minute if it has none).
+	Vault *VaultSecret `yaml:"vault"`
+	// OAuth gets an access token from an OAuth 2.0 token endpoint.
+	OAuth *OAuth `yaml:"oauth"`
+	// Google gets an access token for a service account.
+	Google *Google `yaml:"google"`
+}
+
+// Basic is a user with a password, the secret.
+type Basic struct {
+	// User is the user. Default: Vault's field username, or what the secret has before its first colon.
+	User string `yaml:"user"`
+}
+
+type VaultSecret struct {
+	// Path is the argument of vault read, such as kv/data/github (KV version 2) or github/token (a temporary secret).
+	// {rule} becomes the rule's name.
+	Path string `yaml:"path" need:"yes"`
+	// Field is the field with the secret. Required, except with `basic` (by default username and password) and `aws`
+	// (always access_key, secret_key and, if there is one, security_token).
+	Field string `yaml:"field"`
+}
+
+// AWS is what an access key signs for.
+type AWS struct {
+	// Service is the service's signing name, such as s3 or execute-api.
+	Service string `yaml:"service" need:"yes"`
+	// Regions is one region, or for Version 4A several, or "*".
+	Regions []string `yaml:"regions" need:"yes"`
+}
+
+// part is a key of a credential that names its source or its form.
+type part struct {
+	key string
+	set bool
+}
+
+// sources are where a credential comes from: exactly one is set.
+func (r *Credential) sources() []part {
+	return []part{{"file", r.File != ""}, {"vault", r.Vault != nil}, {"oauth", r.OAuth != nil},
+		{"google", r.Google != nil}}
+}
+
+// hasToken reports whether the source gives a bearer token.
+func (r *Credential) hasToken() bool { return r.OAuth != nil || r.Google != nil }
+
+// forms are where a credential goes: at most one is set, by default the header.
+func (r *Credential) forms() []part {
+	return []part{{"header", r.Header != "" || r.Prefix != ""}, {"basic", r.Basic != nil}, {"query", r.Query != ""},
+		{"cookie", r.Cookie != ""}, {"aws", r.AWS != nil}}
+}
+
+// Form returns how the credential is applied to a call.
+func (r *Credential) Form() (credential.Form, error) {
+	half := cmp.Or(echo.Half(r.BasicSecret), echo.Auto)
+	switch {
+	case r.Basic != nil:
+		return credential.Basic(r.Basic.User, half)
+	case r.Query != "":
+		return credential.Query(r.Query)
+	case r.Cookie != "":
+		return credential.Cookie(r.Cookie)
+	case r.AWS != nil:
+		return credential.AWS(credential.AWSOptions{Service: r.AWS.Service, Regions: r.AWS.Regions, Now: time.Now})
+	}
+	prefix := r.Prefix
+	if prefix == "" && r.Header == "" && r.hasToken() {
+		prefix = "Bearer "
+	}
+	return credential.Header(cmp.Or(r.Header, "Authorization"), prefix, half)
+}
+
+// names returns the keys of all parts, and of those that are set.
+func names(parts []part) (all, set []string) {
+	for _, p := range parts {
+		all = append(all, p.key)
+		if p.set {
+			set = append(set, p.key)
+		}
+	}
+	return all, set
+}
+
+// form returns the key that says where the credential goes.
+func (r *Credential) form() string {
+	if _, set := names(r.forms()); len(set) > 0 {
+		return set[0]
+	}
+	return "header"
+}
 
 // checkCredential checks the credential of a rule, if it has one. It reads a secret in a file once.
 func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	if r == nil {
 		return
 	}
-	switch {
-	case (r.File == "") == (r.Vault == nil):
-		f.Add(key, "needs either file or vault")
-	case r.Vault == nil:
-		if err := checkSecretFile(r, f); err != nil {
+	if all, set := names(r.sources()); len(set) != 1 {
+		f.Add(key, "needs exactly one of %s", strings.Join(all, ", "))
+	}
+	if _, set := names(r.forms()); len(set) > 1 {
+		f.Add(key+"."+set[1], "a credential goes to one place only, and this one has %s", set[0])
+		return
+	}
+	if r.form() != "header" && r.form() != "basic" && r.BasicSecret != string(echo.Auto) {
+		f.Add(key+".basicSecret", "has no meaning with %s, which is no Basic credential", r.form())
+	}
+	if r.hasToken() && (r.AWS != nil || r.Basic != nil && r.Basic.User == "") {
+		f.Add(key+"."+r.form(), "needs more than a token: a file or vault")
+	}
+	if r.Vault != nil {
+		r.Vault.checkFields(key+".vault", r, f)
+		if c.Custody.Vault == nil {
+			f.Add(key+".vault", "needs custody.type: vault")
+		}
+	}
+	if r.AWS != nil && (r.AWS.Service == "" || len(r.AWS.Regions) == 0) {
+		return // their tags have said so
+	}
+	form, err := r.Form()
+	if err != nil {
+		f.Add(key+"."+r.form(), "%v", err)
+	} else if r.File != "" {
+		if err := r.checkFile(form, f); err != nil {
 			f.Add(key+".file", "%v", err)
 		}
-	case c.Custody.Vault == nil:
-		f.Add(key+".vault", "needs custody.type: vault")
-	}
-	if err := forward.CheckCredential(r.HeaderName(), r.Prefix); err != nil {
-		f.Add(key, "%v", err)
 	}
 }
 
-func checkSecretFile(r *Credential, f *findings) error {
+func (r *Credential) checkFile(form credential.Form, f *findings) error {
 	secret, err := f.secret(r.File, 1)
-	if err != nil {
+	if err != nil || f.noSecrets {
 		return err
 	}
-	if !httpguts.ValidHeaderFieldValue(secret) {
-		return fmt.Errorf("%s holds a character that no header can carry, such as a line end", r.File)
+	v := credential.Value{Secret: secret}
+	if parse := r.Parse(); parse != nil {
+		v, err = parse(secret)
 	}
-	if _, err := echo.New(r.Prefix, secret, r.Half()); err != nil {
+	if err == nil {
+		_, err = form.Find(v)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", r.File, err)
 	}
 	return nil
 }
 
-// Half returns which half of a Basic credential is secret.
-func (r *Credential) Half() echo.Half { return cmp.Or(echo.Half(r.BasicSecret), echo.Auto) }
+// Parse returns how to read the credential's file; nil takes it whole.
+func (r *Credential) Parse() func(string) (credential.Value, error) {
+	if r.AWS != nil {
+		return credential.ParseAWSFile
+	}
+	return nil
+}
 
-// HeaderName returns the name of the header that carries the credential.
-func (r *Credential) HeaderName() string { return cmp.Or(r.Header, "Authorization") }
+func (v *VaultSecret) checkFields(key string, r *Credential, f *findings) {
+	switch {
+	case v.Fields(r).Secret == "":
+		f.Add(key+".field", "is required")
+	case r.AWS != nil && v.Field != "":
+		f.Add(key+".field", "has no meaning with aws, which takes access_key, secret_key and security_token")
+	}
+}
+
+// Fields returns the fields of the secret that the credential r takes.
+func (v *VaultSecret) Fields(r *Credential) credential.Fields {
+	if r.AWS != nil {
+		return credential.Fields{ID: "access_key", Secret: "secret_key", Session: "security_token"}
+	}
+	if v.Field == "" && r.Basic != nil && r.Basic.User == "" {
+		return credential.Fields{ID: "username", Secret: "password"}
+	}
+	return credential.Fields{Secret: v.Field}
+}
 
 // Generate says which models agents can ask the mediator for.
 type Generate struct {

@@ -80,13 +80,3 @@ func (c *RootKey) checkAll(f *findings) {
 		f.Add("custody.type", "must be vault or pkcs11: a root key outlives the command that signs with it")
 	}
 }
-
-// LoadClient reads and checks a file that says how an operator's commands connect.
-func LoadClient(path string) (*Client, error) { return read(path, (*Client).checkAll) }
-
-func (c *Client) checkAll(f *findings) {
-	c.TLS.check("", false, f)
-	if c.Name != "" {
-		checkName("name", c.Name, f)
-	}
-}

@@ -188,6 +188,44 @@ func TestMistakes(t *testing.T) {
 				`you mean password?`},
 		{sidecar, "egress:\n", "upstreams:\n  - {host: \"api.example.com:443\", ca: /absent.pem}\negress:\n",
 			"line 22, column 39: upstreams[0].ca: open /absent.pem: no such file or directory"},
+		{sidecar, "egress:\n", "upstreamProxy: {}\negress:\n",
+			"line 21, column 16: upstreamProxy.url: is required"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"proxy.example.com:3128\"}\negress:\n",
+			"line 21, column 22: upstreamProxy.url: must be http://host:port or https://host:port, such as " +
+				"http://proxy.example.com:3128"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://proxy.example.com\"}\negress:\n",
+			"line 21, column 22: upstreamProxy.url: must be http://host:port or https://host:port, such as " +
+				"http://proxy.example.com:3128"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"socks5://proxy.example.com:1080\"}\negress:\n",
+			"line 21, column 22: upstreamProxy.url: must be http://host:port or https://host:port, such as " +
+				"http://proxy.example.com:3128"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://proxy.example.com:3128/?a\"}\negress:\n",
+			"line 21, column 22: upstreamProxy.url: must be http://host:port or https://host:port, such as " +
+				"http://proxy.example.com:3128"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://me:secret@proxy.example.com:3128\"}\negress:\n",
+			"line 21, column 22: upstreamProxy.url: must not hold credentials: put them into credentialFile"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", proxy: b, auth: ntlm}\negress:\n",
+			"line 21, column 44: upstreamProxy.proxy: is not known; known here are auth, ca, credentialFile, noProxy, " +
+				"resolve, url"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", auth: ntlm, resolve: both}\negress:\n",
+			"line 21, column 50: upstreamProxy.auth: \"ntlm\" is none of basic, digest\n" +
+				"line 21, column 65: upstreamProxy.resolve: \"both\" is none of mediator, proxy"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", auth: digest, ca: a.pem}\negress:\n",
+			"line 21, column 50: upstreamProxy.auth: needs credentialFile\n" +
+				"line 21, column 62: upstreamProxy.ca: has no meaning with an http URL"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"https://a.example:1\", credentialFile: /absent, ca: /absent.pem}\n" +
+			"egress:\n",
+			"line 21, column 61: upstreamProxy.credentialFile: read secret: open /absent: no such file or directory\n" +
+				"line 21, column 74: upstreamProxy.ca: open /absent.pem: no such file or directory"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", credentialFile: /etc/hostname}\negress:\n",
+			"line 21, column 60: upstreamProxy.credentialFile: /etc/hostname does not hold user:password on one line"},
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", noProxy: [a.example, \"10.0.0.0/33\"]}\negress:\n",
+			`line 21, column 53: upstreamProxy.noProxy: "10.0.0.0/33" is none of *, host, .domain, IP address (all perhaps ` +
+				`with :port) and network (10.0.0.0/8)`},
+		{sidecar, "    action: create_post", "    action: create_post\n    via: proxi",
+			`line 21, column 10: actions[0].via: "proxi" is none of direct, proxy`},
+		{sidecar, "methods: [GET]}", "methods: [GET]}\n    via: direct",
+			"line 24, column 10: egress[0].via: needs upstreamProxy"},
 		{trigger, `"0 3 * * *"`, `"0 3 * *"`,
 			`line 9, column 5: sources[0]: (nightly) trigger: schedule nightly: expected exactly 5 fields, found 4: [0 3 * *]`},
 		{trigger, "name: jobs", "name: nightly",

@@ -103,8 +103,9 @@ func allowed(k fields.Key) (text string) {
 var titles = map[string]string{
 	"serve": "The sidecar: `mediator serve`", "trigger": "The trigger service: `mediator trigger`",
 	"control": "The control plane: `mediator control`", "reputation": "The node: `mediator reputation`",
-	"registrar": "The registrar: `mediator registrar`", "client": "An operator's client: `tcp:HOST:PORT,FILE`",
-	"root": "A root key in Vault or a PKCS #11 token: `--registry-key`, `--auditor-key`",
+	"registrar": "The registrar: `mediator registrar`", "client": "An operator's client: `https://HOST:PORT,FILE`",
+	"contexts": "An operator's contexts: `~/.config/mediator/contexts.yaml`",
+	"root":     "A root key in Vault or a PKCS #11 token: `--registry-key`, `--auditor-key`",
 }
 
 var shared = []struct {
@@ -117,6 +118,8 @@ var shared = []struct {
 		"origin: {key: origin-proof-key, issuer: mediator-source-verifier, audience: mediator-trigger}"},
 	{"Believed receipts", reflect.TypeFor[BelievedReceipts](),
 		"receipts: {issuers: [mediator-observer], audiences: [posting-api], keys: [interaction-receipt-key]}"},
+	{"Collector", reflect.TypeFor[Collector](),
+		`otlp: {endpoint: "https://collector.example.com:4318", headersFile: secrets/otlp}`},
 	{"Credential", reflect.TypeFor[Credential](), `credential: {prefix: "Bearer ", file: secrets/github-token}`},
 	{"Custody", reflect.TypeFor[Custody](), `custody:
   type: vault
@@ -129,6 +132,8 @@ var shared = []struct {
 	{"Match", reflect.TypeFor[Match](),
 		`match: {url: "https://api.github.com/repos/{owner}/{repo}/issues", methods: [POST]}`},
 	{"Peer", reflect.TypeFor[Peer](), `control: {tcp: "control.mediator:8445"}`},
+	{"Purpose", reflect.TypeFor[Purpose](),
+		`egress: {comment: "Reads for the Monday report", owner: reports@example.org, expires: 2027-01-31}`},
 	{"Process", reflect.TypeFor[Process](), `custody: {type: memory}
 trust: {registry: trust/registry.jwk, auditor: trust/auditor.jwk, bundle: trust/trust.json}
 agent: {uid: 2000}`},
@@ -138,6 +143,10 @@ agent: {uid: 2000}`},
 	{"Signing key", reflect.TypeFor[SigningKey](), "runtime: {key: runtime-key, issuer: mediator-runtime, lifetime: 30s}"},
 	{"TLS", reflect.TypeFor[TLS](),
 		"tls: {certificate: tls/bundle.pem, key: tls/bundle.pem, authorities: tls/authorities.pem}"},
+	{"Token endpoint", reflect.TypeFor[TokenEndpoint](), `identityProvider:
+  tokenURL: https://login.example.com/token
+  clientID: mediator
+  clientSecretFile: secrets/idp-client`},
 	{"Webhook", reflect.TypeFor[Webhook](), "standardWebhooks: {secretFiles: [secrets/billing]}"},
 	{"XRay server", reflect.TypeFor[XRayServer](), "govern: {url: https://xray.internal/mcp, tokenFile: secrets/xray}"},
 }
@@ -153,10 +162,9 @@ func writeReference(w io.Writer) error {
 
 - Files are strict YAML: an unknown key, a duplicate key, a key without a value or a second document is an error.
 - `+"`mediator config check FILE`"+` checks a file as its process would.
-- `+"`mediator config schema serve|trigger|control|reputation|registrar|client|root`"+` prints a JSON Schema.
+- `+"`mediator config schema serve|trigger|control|reputation|registrar|client|contexts|root`"+` prints a JSON Schema.
 - Relative paths start at the file's own folder. Durations are written like 15s.
 - Keys in **bold** are required. Any other key without a stated default is empty, false or off.
-- A link at the end of an entry leads to the section with its keys.
 - A [reload](operations/reload.md) applies changes of *reloadable* keys and of keys below them. Others need a restart.
 - [configs](../configs) has complete examples. [Architecture](architecture.md) introduces the processes.
 `)

@@ -49,7 +49,7 @@ func TestReputationMistakes(t *testing.T) {
 			"line 7, column 14: keys.appraiser.audience: is required"},
 		"no key": {"key: appraiser-key, ", "", "line 7, column 14: keys.appraiser.key: is required"},
 		"no endpoint": {"{unix: run/reputation.sock}", "{}",
-			"line 1, column 11: internal: needs either unix or tcp"},
+			"line 1, column 11: internal: needs unix, tcp or both"},
 		"the agent at the socket": {"reputation.sock}", "reputation.sock, uids: [2000]}",
 			"line 1, column 45: internal.uids: 2000 is agent.uid: the agent must not reach this socket"},
 		"public, over plain HTTP": {", tlsCertificate: tls.crt, tlsKey: tls.key", "",

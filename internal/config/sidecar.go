@@ -29,7 +29,10 @@ type Sidecar struct {
 	// refused.
 	Guard *Guard `yaml:"guard"`
 	// Admin is the endpoint for operators, out of agents' reach.
-	Admin Endpoint `yaml:"admin" need:"yes"`
+	Admin Admin `yaml:"admin" need:"yes"`
+	// Console is the loopback address of mediator console, out of agents' reach: the sidecar and the rules of `guard`
+	// refuse it. Default 127.0.0.1:8184.
+	Console string `yaml:"console" is:"address"`
 	// State is the folder of the ledger. It must exist and belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Ledger stores records of calls, and the ids of tokens that were used.
@@ -38,6 +41,10 @@ type Sidecar struct {
 	Retention Duration `yaml:"retention"`
 	// TransparencyLog makes the ledger keep a log that shows whether a post was left out or changed later.
 	TransparencyLog *TransparencyLog `yaml:"transparencyLog"`
+	// AuditExport copies the records of calls to a file or a collector.
+	AuditExport *AuditExport `yaml:"auditExport"`
+	// PropagateTraces replaces the agent's traceparent in calls to upstreams by the sidecar's. Needs `tracing`.
+	PropagateTraces bool `yaml:"propagateTraces" reload:"yes"`
 	// CA configures the certificate authority (CA) for intercepting TLS.
 	CA CA `yaml:"ca"`
 	// Keys are the signing keys.
@@ -70,6 +77,8 @@ type Sidecar struct {
 	Deny []string `yaml:"deny" reload:"yes"`
 	// Upstreams are settings for single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
+	// UpstreamProxy is a proxy through which calls reach their hosts (operations/upstream-proxy.md).
+	UpstreamProxy *UpstreamProxy `yaml:"upstreamProxy" reload:"yes"`
 	// WebSocketRefusal is the refusal of a WebSocket without a rule: answer (403 with the reason) or close (some clients
 	// then go on without a WebSocket).
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
@@ -87,6 +96,7 @@ type Sidecar struct {
 	EgressRules   []rules.Egress  `yaml:"-"`
 	Denied        *match.Denied   `yaml:"-"`
 	UpstreamHosts []upstream.Host `yaml:"-"`
+	Proxy         *upstream.Proxy `yaml:"-"` // nil without upstreamProxy
 	Warnings      []Warning       `yaml:"-"` // do not stop the process
 }
 
@@ -204,32 +214,9 @@ type MCP struct {
 	SameConnection bool `yaml:"sameConnection"`
 }
 
-// Credential is a secret that the mediator puts into calls. An answer that repeats it to the agent is cut off.
-type Credential struct {
-	// Header carries the secret. Default Authorization.
-	Header string `yaml:"header"`
-	// Prefix precedes the secret, such as "Bearer ". An answer with the secret is cut off, even without the prefix.
-	Prefix string `yaml:"prefix"`
-	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto. With auto
-	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
-	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
-	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. Set this or `vault`.
-	File string `yaml:"file" is:"path"`
-	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
-	// a 401, and shortly before its lease ends (each minute if it has none).
-	Vault *VaultSecret `yaml:"vault"`
-}
-
-type VaultSecret struct {
-	// Path is the argument of vault read, such as kv/data/github (KV version 2) or github/token (a temporary secret).
-	// {rule} becomes the rule's name.
-	Path string `yaml:"path" need:"yes"`
-	// Field is the field with the secret.
-	Field string `yaml:"field" need:"yes"`
-}
-
 // Action is one kind of call that posts.
 type Action struct {
+	Purpose `yaml:",inline"`
 	// Name appears in records and metrics.
 	Name string `yaml:"name" need:"yes"`
 	// Match selects the calls.
@@ -252,6 +239,8 @@ type Action struct {
 	Credential *Credential `yaml:"credential"`
 	// Sign signs requests (Web Bot Auth): none, web-bot-auth, or web-bot-auth-legacy for verifiers of earlier drafts.
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
+	// Via overrides upstreamProxy.noProxy: direct or proxy.
+	Via upstream.Via `yaml:"via"`
 	// Gate is the gate that verifies the evidence: local (the mediator's own) or api (the API's).
 	Gate string `yaml:"gate" one:"local api"`
 	// API locates the API's own gate; only with `gate: api`.
@@ -273,6 +262,7 @@ type API struct {
 
 // Egress is one kind of call that is not a post.
 type Egress struct {
+	Purpose `yaml:",inline"`
 	// Name appears in records and metrics.
 	Name string `yaml:"name" need:"yes"`
 	// Match selects the calls.
@@ -281,6 +271,8 @@ type Egress struct {
 	Credential *Credential `yaml:"credential"`
 	// Sign is as in an action.
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
+	// Via is as in an action.
+	Via upstream.Via `yaml:"via"`
 	// Observe is the API of the models whose calls the sidecar inspects: openai-chat, openai-responses,
 	// openai-embeddings, openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini,
 	// bedrock-converse or ollama-chat. The sidecar checks each request, and records names, figures and times. POST only.

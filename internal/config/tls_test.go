@@ -21,6 +21,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		name    = `name: "spiffe://example.org/service/mediator/control"`
 		tls     = "tls: {certificate: tls.pem, key: tls.pem, authorities: ca.pem}"
 	)
+	token, short := write(t, strings.Repeat("t", 32)), write(t, strings.Repeat("t", 31))
 	noMatch := func(pattern, why string) string {
 		return `admin.callers[0]: "` + pattern +
 			`" does not match SPIFFE ids, as for example spiffe://example.org/pod/agents/* does: ` + why
@@ -40,11 +41,22 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{tls, "tls: tls.pem", `tls: must be keys with values, not "tls.pem"`},
 		{", " + callers, "", "admin.callers: is required for tcp: only the callers that it lists may connect"},
 		{", " + callers, ", callers: []", "admin.callers: is required for tcp"},
-		{callers, callers + ", uids: [1]", "admin.uids: has no meaning with tcp, where certificates " +
-			"identify the callers: set callers instead"},
+		{callers, callers + ", uids: [1]", "admin.uids: has no meaning without unix: over tcp, certificates identify"},
 		{`tcp: "0.0.0.0:8443"`, "unix: run/a.sock",
-			"admin.callers: has no meaning with unix, where the kernel identifies the caller's user"},
-		{`tcp: "0.0.0.0:8443"`, `unix: run/a.sock, tcp: "0.0.0.0:8443"`, "admin: needs either unix or tcp"},
+			"admin.callers: has no meaning without tcp: at a unix socket, the kernel identifies the caller's user"},
+		{`tcp: "0.0.0.0:8443"`, `unix: run/a.sock, uids: [1], tcp: "0.0.0.0:8443"`, ""},
+		{`tcp: "0.0.0.0:8443"`, `unix: run/a.sock, uids: [1], tcp: "0.0.0.0:0"`,
+			`admin.tcp: "0.0.0.0:0" needs a port other than 0`},
+		{`{tcp: "0.0.0.0:8443", ` + callers + "}", "{}", "admin: needs unix, tcp or both"},
+		{`"0.0.0.0:8443"`, `"trigger.mediator:8444", unix: run/a.sock`, "trigger: is also the endpoint of admin"},
+		{callers, "tokens: {read: TOKEN, operate: TOKEN}", ""},
+		{callers, "tokens: {operate: TOKEN}, " + callers, ""},
+		{callers, "tokens: {read: absent}, " + callers, "admin.tokens.read: read secret: open "},
+		{callers, "tokens: {operate: SHORT}, " + callers, "has fewer than 32 bytes"},
+		{callers, "tokens: {write: TOKEN}, " + callers, "admin.tokens.write: is not known; known here are operate, read"},
+		{callers, "tokens: {}", "admin.callers: is required for tcp"},
+		{`tcp: "0.0.0.0:8443", ` + callers, "unix: run/a.sock, tokens: {read: TOKEN}",
+			"admin.tokens.read: has no meaning without tcp"},
 		{`"0.0.0.0:8443"`, `"0.0.0.0:0"`, `admin.tcp: "0.0.0.0:0" needs a port other than 0`},
 		{`"0.0.0.0:8443"`, `"8443"`, `admin.tcp: "8443" is not a host and a port`},
 		{callers, "tokenFile: token, " + callers, "admin.tokenFile: is not known"},
@@ -64,7 +76,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{`probes: {listen: ":9090"}`, "probes: {}", "probes.listen: is required"},
 		{`":9090"`, `"9090"`, `probes.listen: "9090" is not a host and a port`},
 	} {
-		text := strings.Replace(correctTCP, m.old, m.by, 1)
+		text := strings.Replace(correctTCP, m.old, strings.NewReplacer("TOKEN", token, "SHORT", short).Replace(m.by), 1)
 		if text == correctTCP && m.says != "" {
 			t.Fatalf("%s is not in the file", m.old)
 		}
@@ -80,6 +92,10 @@ func TestMistakesAboutTCP(t *testing.T) {
 		"certificate: a\nkey: a\nauthorities: b\nname: control\n":      "",
 		"certificate: a\nkey: a\nauthorities: b\nname: \"a b\"\n":      `name: "a b" is neither a host name`,
 		"certificate: a\nauthorities: b\nname: spiffe://example.org/a": "certificate: is required together with key",
+		"tokenFile: a\nauthorities: b\n":                               "",
+		"tokenFile: a\nkey: c\nauthorities: b\n":                       "certificate: is required together with key, or else",
+		"authorities: b\nname: a\n":                                    "certificate: is required together with key, or else",
+		"tokenFile: a\n":                                               "authorities: is required",
 	} {
 		checked, err := CheckFile(write(t, text), true)
 		if checked.Kind != "operator's client" || (err == nil) != (says == "") || err != nil &&
@@ -94,5 +110,5 @@ func TestGuardAdmitsProbes(t *testing.T) {
 	check.Must(t, err)
 	o := c.GuardOptions()
 	check.WantEqual(t, o.Inbound, []uint16{1234, 9090})
-	check.WantEqual(t, o.Admin, []uint16{8443, 8444, 8445})
+	check.WantEqual(t, o.Admin, []uint16{8443, 8444, 8445, 8184})
 }

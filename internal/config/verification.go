@@ -122,7 +122,7 @@ func (s *XRayServer) check(key string, f *findings) {
 		s.RootCAs = readCA(key+".ca", s.CA, f)
 	}
 	if s.Header != "" {
-		if err := forward.CheckCredential(s.Header, ""); err != nil {
+		if err := forward.CheckCredentialHeader(s.Header); err != nil {
 			f.Add(key+".header", "%v", err)
 		}
 		if s.TokenFile == "" {

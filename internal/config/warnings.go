@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/net/publicsuffix"
 
@@ -13,9 +14,10 @@ import (
 	"github.com/actionproof/mediator/proxy/rules"
 )
 
-// judgeRules returns warnings about egress rules that are wide, or that change nothing. Only checks of files have them:
-// they cost much with many rules.
-func (c *Sidecar) judgeRules() (all []Warning) {
+// judgeRules returns warnings about rules that expire, and about egress rules that are wide, or that change nothing.
+// Only checks of files have them: they cost much with many rules.
+func (c *Sidecar) judgeRules(now time.Time) []Warning {
+	all := c.expiring(now)
 	for i, e := range c.EgressRules {
 		key := fmt.Sprintf("egress[%d]", i)
 		if why := wide(e); why != "" {
@@ -51,7 +53,7 @@ func isPlain(e rules.Egress) bool {
 }
 
 // shadows returns the name of another plain egress rule that allows every call of the rule with this index, with the
-// same credential. It judges one call of the rule's own pattern, with names that no other rule has.
+// same credential and way. It judges one call of the rule's own pattern, with names that no other rule has.
 func (c *Sidecar) shadows(i int) string {
 	e := c.EgressRules[i]
 	if !isPlain(e) {
@@ -60,7 +62,7 @@ func (c *Sidecar) shadows(i int) string {
 	var others []rules.Egress
 	for at, o := range c.EgressRules {
 		if at != i && isPlain(o) && o.Match.Port == e.Match.Port && match.CoversHost(o.Match.Host, e.Match.Host) &&
-			reflect.DeepEqual(c.Egress[at].Credential, c.Egress[i].Credential) {
+			reflect.DeepEqual(c.Egress[at].Credential, c.Egress[i].Credential) && o.Via == e.Via {
 			others = append(others, o)
 		}
 	}

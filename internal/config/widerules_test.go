@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/internal/strict"
 	"github.com/actionproof/mediator/test/check"
@@ -47,7 +48,7 @@ func TestWideRules(t *testing.T) {
 		}
 		check.Must(t, f.err())
 		var got []string
-		for _, w := range c.judgeRules() {
+		for _, w := range c.judgeRules(time.Now()) {
 			got = append(got, strings.NewReplacer("rule_", "", "egress[", "", "].match", "", "]", "").Replace(w.Code+" "+w.Key))
 		}
 		if strings.Join(got, ", ") != want {

@@ -41,6 +41,7 @@ type state struct {
 	pair        tls.Certificate
 	authorities *x509.CertPool
 	pem         string // of the authorities
+	token       string // of a client without a certificate; otherwise empty
 }
 
 // Load reads the files. It refuses a certificate that is not for the key, or without exactly one SPIFFE id.
@@ -49,6 +50,26 @@ func Load(f Files) (*Identity, error) {
 	i.follower = follower{paths: []string{f.Certificate, f.Key, f.Authorities}, take: i.take}
 	_, err := i.read()
 	return i, err
+}
+
+// LoadBearer makes the identity of a client that has a token in place of a certificate. It is only for
+// [Identity.Transport].
+func LoadBearer(tokenFile, authorities string) (*Identity, error) {
+	token, err := files.ReadSecret(tokenFile, 1)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := files.ReadUpTo(authorities, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	all, err := pool(string(raw))
+	if err != nil {
+		return nil, fmt.Errorf("the authorities in %s: %w", authorities, err)
+	}
+	i := new(Identity)
+	i.now.Store(&state{authorities: all, pem: string(raw), token: token})
+	return i, nil
 }
 
 // New makes an identity of PEM texts, for a key that is in no file. [Identity.Renew] replaces them.
@@ -99,7 +120,7 @@ func (i *Identity) take(raw []string) error {
 		return fmt.Errorf("the certificate in %s names %s, but this process is %s: restart it to change its name",
 			i.paths[0], id, before.id)
 	}
-	i.now.Store(&state{id, pair, authorities, raw[2]})
+	i.now.Store(&state{id: id, pair: pair, authorities: authorities, pem: raw[2]})
 	return nil
 }
 

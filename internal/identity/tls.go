@@ -97,6 +97,10 @@ type transport struct {
 
 // RoundTrip implements [http.RoundTripper].
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if token := t.identity.now.Load().token; token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
 	return t.current().RoundTrip(r)
 }
 

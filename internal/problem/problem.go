@@ -26,6 +26,8 @@ type Details struct {
 	Remedy string `json:"remedy"`
 	// ID of the call's record
 	Post string `json:"post,omitempty"`
+	// name and purpose of the call's rule, if it has a purpose
+	Rule json.RawMessage `json:"rule,omitempty"`
 	// to solve, if fresh work is demanded
 	Challenge json.RawMessage `json:"challenge,omitempty"`
 	// the error of a model's API, for the agent alone

@@ -101,7 +101,7 @@ func Command() *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Env(), start.Run(), start.Demo()}},
+		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Console(), start.Env(), start.Run(), start.Demo()}},
 		{"Read what happened:", []*cobra.Command{
 			records.Posts(chain.Export(), chain.Open()), chain.Verify(), records.Explain(), records.Events(),
 			cli.Group("log", "The transparency log", keys.LogKey(), chain.LogAudit()),

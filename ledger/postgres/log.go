@@ -56,10 +56,13 @@ func (l *Ledger) logOutcome(ctx context.Context, tx *sql.Tx, to *leaves, r ledge
 	return err
 }
 
-// logged says that leaves were stored, if the ledger logs.
+// logged says that leaves, or ends of calls, may have been stored.
 func (l *Ledger) logged(err error) error {
 	if err == nil && l.o.Logged != nil {
 		l.o.Logged()
+	}
+	if err == nil && l.o.Ended != nil {
+		l.o.Ended()
 	}
 	return err
 }

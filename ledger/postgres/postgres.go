@@ -20,6 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
@@ -39,6 +40,9 @@ type Options struct {
 	// Logged is called after leaves of the transparency log were stored. With it, the ledger keeps one for each intent
 	// and each outcome. It must not wait.
 	Logged func()
+	// Ended is called after ends of calls were stored. With it, the ledger lists their records: see [ledger.Exports]. It
+	// must not wait.
+	Ended func()
 }
 
 // Ledger is the [ledger.Store] in a PostgreSQL database. During an outage of the database calls fail.
@@ -102,6 +106,7 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 		if err := l.open(ctx, tx, r.Open); err != nil {
 			return err
 		}
+		failpoint.Reach("intent")
 		return Consume(ctx, tx, keys...)
 	}))
 }
@@ -166,7 +171,9 @@ WITH added AS (SELECT *
      sets AS (INSERT INTO key_sets (id, kids)
 	SELECT DISTINCT keys, kids FROM added WHERE keys > 0 ORDER BY keys ON CONFLICT DO NOTHING),
      logged AS (INSERT INTO leaves (id, entry, opening, made)
-	SELECT * FROM unnest($11::text[], $12::text[], $13::text[], $14::bigint[]))
+	SELECT * FROM unnest($11::text[], $12::text[], $13::text[], $14::bigint[])),
+     ended AS (INSERT INTO unexported (id, instance)
+	SELECT id, $1 FROM added WHERE $15 AND state <> 'forwarding' ORDER BY n)
 INSERT INTO posts (id, instance, flow, state, session, started, record, artifacts, keys)
 SELECT id, $1, flow, state, session, started, record, nullif(artifacts, ''), keys FROM added ORDER BY n`
 	// updatePosts finds posts by id. A plain state = 'forwarding' would read all of posts_forwarding, which keeps an entry
@@ -177,7 +184,8 @@ WITH done AS (UPDATE posts SET state = r.state, record = r.record
 	WHERE posts.id = r.id AND posts.state || '' = 'forwarding' RETURNING posts.id),
      logged AS (INSERT INTO leaves (id, entry, opening, made) SELECT l.id, entry, opening, made
 	FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]) AS l (post, id, entry, opening, made)
-	JOIN done ON done.id = l.post)
+	JOIN done ON done.id = l.post),
+     ended AS (INSERT INTO unexported (id, instance) SELECT id, $9 FROM done WHERE $10)
 SELECT count(*) FROM done`
 )
 
@@ -206,7 +214,7 @@ func (l *Ledger) insert(ctx context.Context, tx *sql.Tx, records ...ledger.Recor
 		keys, kids = append(keys, set.ID), append(kids, set.Kids)
 	}
 	_, err := tx.ExecContext(ctx, insertPosts, l.name, ids, flows, states, sessions, started, texts, artifacts, keys,
-		kids, log.ids, log.entries, log.openings, log.made)
+		kids, log.ids, log.entries, log.openings, log.made, l.o.Ended != nil)
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
@@ -232,7 +240,7 @@ func (l *Ledger) update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Reco
 	// QueryExecModeExec plans each time: a plan from when the table was small would read all of it.
 	var n int
 	err := tx.QueryRowContext(ctx, updatePosts, pgx.QueryExecModeExec, ids, states, texts, log.posts, log.ids, log.entries,
-		log.openings, log.made).Scan(&n)
+		log.openings, log.made, l.name, l.o.Ended != nil).Scan(&n)
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}

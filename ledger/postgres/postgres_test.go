@@ -95,14 +95,18 @@ func post(id string) ledger.Record {
 type places struct{ dsns sync.Map }
 
 func (p *places) open(t *testing.T, place string, retention time.Duration, logged func()) *postgres.Ledger {
+	o := options("one")
+	o.Retention, o.Logged = retention, logged
+	return p.openWith(t, place, o)
+}
+
+func (p *places) openWith(t *testing.T, place string, o postgres.Options) *postgres.Ledger {
 	t.Helper()
 	dsn, ok := p.dsns.Load(place)
 	if !ok {
 		dsn = database(t)
 		p.dsns.Store(place, dsn)
 	}
-	o := options("one")
-	o.Retention, o.Logged = retention, logged
 	l, err := postgres.Open(t.Context(), dsn.(string), o)
 	check.Must(t, err)
 	t.Cleanup(func() { l.Close() })
@@ -123,6 +127,54 @@ func TestLog(t *testing.T) {
 	ledgertest.RunLog(t, func(t *testing.T, place string) ledgertest.Logging {
 		return at.open(t, place, time.Hour, func() {})
 	}, func(t *testing.T, place string) ledgertest.Logging { return at.open(t, place, time.Hour, nil) })
+}
+
+func TestExports(t *testing.T) {
+	t.Parallel()
+	at := new(places)
+	ledgertest.RunExports(t, func(t *testing.T, place string, ended func()) ledgertest.Exporting {
+		o := options("one")
+		o.Retention, o.Ended = time.Hour, ended
+		return at.openWith(t, place, o)
+	})
+}
+
+// TestExportsOfReplicas lets each sidecar export its own calls, and in the end those of one that never came back.
+func TestExportsOfReplicas(t *testing.T) {
+	t.Parallel()
+	dsn := database(t)
+	replica := func(name string) *postgres.Ledger {
+		o := options(name)
+		o.Ended = func() {}
+		l, err := postgres.Open(t.Context(), dsn, o)
+		check.Must(t, err)
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	want := func(l *postgres.Ledger, ids ...string) {
+		t.Helper()
+		var got []string
+		all, err := l.Unexported(t.Context(), 10)
+		for _, r := range all {
+			got = append(got, r.ID)
+		}
+		if err != nil || !slices.Equal(got, ids) {
+			t.Errorf("got %v, %v, want %v", got, err, ids)
+		}
+	}
+	one, two := replica("one"), replica("two")
+	for id, l := range map[string]*postgres.Ledger{"post_1": one, "post_2": two} {
+		r := post(id)
+		r.State = ledger.StateRefused
+		check.Must(t, l.Add(t.Context(), r))
+	}
+	want(one, "post_1")
+	want(two, "post_2")
+	check.Must(t, two.Prune(t.Context(), ledgertest.Now().Add(23*time.Hour)))
+	want(two, "post_2")
+	check.Must(t, two.Prune(t.Context(), ledgertest.Now().Add(25*time.Hour)))
+	want(one)
+	want(two, "post_1", "post_2")
 }
 
 func TestLogOfReplicas(t *testing.T) {

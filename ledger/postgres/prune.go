@@ -25,11 +25,15 @@ WITH oldest AS (SELECT max(expires) AS until
      forget AS (INSERT INTO forgotten (one, expires) SELECT 1, until FROM oldest WHERE until IS NOT NULL
                 ON CONFLICT (one) DO UPDATE SET expires = greatest(forgotten.expires, excluded.expires))
 DELETE FROM consumed WHERE expires <= (SELECT until FROM oldest)`
-	keepMark   = `UPDATE identity SET pruned = greatest(pruned, (SELECT max(seq) FROM posts))`
+	keepMark = `UPDATE identity SET pruned = greatest(pruned, (SELECT max(seq) FROM posts))`
+	// prunePosts keeps a record that was not exported for a second retention.
 	prunePosts = `
-DELETE FROM posts WHERE seq IN (
-	SELECT seq FROM posts WHERE started < $1 AND state <> 'forwarding' ORDER BY started LIMIT $2
-)`
+WITH old AS (DELETE FROM posts WHERE seq IN (
+	SELECT seq FROM posts WHERE started < $1 AND state <> 'forwarding'
+	AND (started < $3 OR NOT EXISTS (SELECT FROM unexported WHERE unexported.id = posts.id)) ORDER BY started LIMIT $2
+	) RETURNING id),
+     left_over AS (DELETE FROM unexported USING old WHERE unexported.id = old.id)
+SELECT FROM old`
 )
 
 // Prune implements [ledger.Store]. It does nothing while another process prunes. Every post that has been in flight for
@@ -42,12 +46,17 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	if err := l.settle(ctx, `started < $1`, now.Add(-abandoned).UnixMilli()); err != nil {
 		return err
 	}
-	if l.o.Retention <= 0 {
-		return nil
+	if err := l.adopt(ctx, now.Add(-abandoned)); err != nil || l.o.Retention <= 0 {
+		return err
 	}
 	oldest := now.Add(-l.o.Retention).UnixMilli()
+	unexported := oldest
+	if l.o.Ended != nil {
+		unexported = now.Add(-2 * l.o.Retention).UnixMilli()
+	}
 	for _, remove := range []func(context.Context, *sql.Tx) (int64, error){
-		plainly(prunePosts, oldest, pruneChunk), l.removeReceipts(oldest), plainly(pruneOpenCalls, oldest, pruneChunk),
+		plainly(prunePosts, oldest, pruneChunk, unexported), l.removeReceipts(oldest),
+		plainly(pruneOpenCalls, oldest, pruneChunk),
 		plainly(pruneLeaves, oldest, pruneChunk),
 		plainly(tables.PruneDeliveries, pruneChunk),
 	} {

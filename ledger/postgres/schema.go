@@ -23,7 +23,7 @@ var dialect = tables.Dialect{
 }
 
 // ledgerSchema compares ids byte by byte (COLLATE "C"): this is faster, and an id's beginning is a range.
-var ledgerSchema = Schema{Name: "actionproof", Version: 3,
+var ledgerSchema = Schema{Name: "actionproof", Version: 4,
 	Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
 CREATE TABLE consumed (
 	kind    text COLLATE "C" NOT NULL,
@@ -57,6 +57,12 @@ CREATE TABLE key_sets ( -- few: a record changes nothing here unless a key was r
 	id   bigint PRIMARY KEY,
 	kids text NOT NULL -- JSON
 );
+CREATE TABLE unexported ( -- see ledger.Exports
+	seq      bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
+	id       text COLLATE "C" NOT NULL UNIQUE, -- of the record
+	instance text COLLATE "C" NOT NULL         -- the process that exports it
+);
+CREATE INDEX unexported_instance ON unexported (instance, seq);
 CREATE TABLE receipts (
 	session text COLLATE "C" NOT NULL,
 	number  bigint NOT NULL,

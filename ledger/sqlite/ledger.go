@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
@@ -30,6 +31,9 @@ type Options struct {
 	// Logged is called after leaves of the transparency log were stored. With it, the ledger keeps one for each intent
 	// and each outcome. It must not wait.
 	Logged func()
+	// Ended is called after ends of calls were stored. With it, the ledger lists their records: see [ledger.Exports]. It
+	// must not wait.
+	Ended func()
 }
 
 // Ledger is the [ledger.Store] in one SQLite file, for one process.
@@ -69,7 +73,7 @@ func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 func (l *Ledger) start(ctx context.Context) (err error) {
 	l.prepared = make(map[string]*sql.Stmt)
 	for _, query := range []string{insertKey, insertPost, insertArtifacts, insertKeySet, updatePost, insertOpenCall,
-		insertReceipt, deleteOpenCall, insertDelivery, insertLeaf} {
+		insertReceipt, deleteOpenCall, insertDelivery, insertLeaf, insertUnexported} {
 		if l.prepared[query], err = l.db.Prepare(ctx, query); err != nil {
 			return err
 		}
@@ -125,6 +129,7 @@ func (l *Ledger) Begin(ctx context.Context, r ledger.Record, keys ...ledger.Key)
 		if err := l.log(tx, logged...); err != nil {
 			return err
 		}
+		failpoint.Reach("intent")
 		return l.insert(tx, r)
 	})
 }
@@ -174,6 +179,9 @@ func (l *Ledger) insert(tx *sql.Tx, r ledger.Record) error {
 	if err == nil && keys.ID != 0 {
 		_, err = l.exec(tx, insertKeySet, keys.ID, keys.Kids)
 	}
+	if err == nil && r.State.Whole() {
+		err = l.unexported(tx, r.ID)
+	}
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}
@@ -208,6 +216,9 @@ func (l *Ledger) update(tx *sql.Tx, r ledger.Record) error {
 	}
 	if n != 1 {
 		return ledger.ErrState
+	}
+	if err := l.unexported(tx, r.ID); err != nil {
+		return ledger.Unavailable("write the record", err)
 	}
 	return l.logOutcome(tx, r, record)
 }

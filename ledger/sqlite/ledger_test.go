@@ -80,6 +80,16 @@ func TestLog(t *testing.T) {
 	ledgertest.RunSharedLog(t, func(*testing.T) ledgertest.Logging { return l })
 }
 
+func TestExports(t *testing.T) {
+	ledgertest.RunExports(t, func(t *testing.T, place string, ended func()) ledgertest.Exporting {
+		l, err := sqlite.Open(t.Context(), filepath.Join(place, "ledger.db"),
+			sqlite.Options{Now: ledgertest.Now, Retention: time.Hour, Ended: ended})
+		check.Must(t, err)
+		t.Cleanup(func() { l.Close() })
+		return l
+	})
+}
+
 func TestSQLite(t *testing.T) {
 	t.Parallel()
 	ledgertest.Run(t, func(t *testing.T, place string, retention time.Duration) ledger.Store {

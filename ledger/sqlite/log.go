@@ -11,11 +11,14 @@ import (
 
 var _ ledger.Log = (*Ledger)(nil)
 
-// write is db.Write. Afterwards it says that leaves were stored, if the ledger logs.
+// write is db.Write. Afterwards it says that leaves, or ends of calls, may have been stored.
 func (l *Ledger) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	err := l.db.Write(ctx, do)
 	if err == nil && l.o.Logged != nil {
 		l.o.Logged()
+	}
+	if err == nil && l.o.Ended != nil {
+		l.o.Ended()
 	}
 	return err
 }

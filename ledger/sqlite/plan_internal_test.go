@@ -36,6 +36,7 @@ func TestPlans(t *testing.T) {
 		{"of a key, oldest first", ledger.Query{Key: "k", OldestFirst: true},
 			"USING INDEX posts_keys (started>? AND started<?)"},
 		{"with keys", ledger.Query{Keys: true, Session: "s"}, "USING INDEX posts_keys (started>? AND started<?)"},
+		{"without artifacts", ledger.Query{Bare: true}, "USING INDEX posts_started (started>? AND started<?)"},
 		{"of a flow", ledger.Query{Flow: "post"}, "USING INDEX posts_started (started>? AND started<?)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -22,10 +22,14 @@ const (
 	pruneKeys = `DELETE FROM used WHERE seq IN (
 		SELECT seq FROM (SELECT seq, expires FROM used ORDER BY seq LIMIT ?) WHERE expires < ? LIMIT ?)
 		RETURNING expires`
+	// oldPosts keeps a record that was not exported for a second retention.
 	oldPosts = `WHERE seq IN (
-		SELECT seq FROM posts WHERE started < ? AND +state <> 'forwarding' ORDER BY started LIMIT ?)`
-	pruneArtifacts = `DELETE FROM artifacts ` + oldPosts
-	prunePosts     = `DELETE FROM posts ` + oldPosts
+		SELECT seq FROM posts WHERE started < ?1 AND +state <> 'forwarding'
+		AND (started < ?3 OR NOT EXISTS (SELECT 1 FROM unexported WHERE unexported.id = posts.id))
+		ORDER BY started LIMIT ?2)`
+	pruneArtifacts  = `DELETE FROM artifacts ` + oldPosts
+	pruneUnexported = `DELETE FROM unexported WHERE id IN (SELECT id FROM posts ` + oldPosts + `)`
+	prunePosts      = `DELETE FROM posts ` + oldPosts
 	// pruneReceipts removes whole chains: without its beginning, none can be verified. It searches the oldest rows,
 	// because an index would slow down each receipt.
 	pruneReceipts = `DELETE FROM receipts WHERE seq IN (SELECT seq FROM
@@ -45,7 +49,12 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 		return err
 	}
 	oldest := now.Add(-l.o.Retention).UnixMilli()
-	if err := l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return removePosts(tx, oldest) }); err != nil {
+	unexported := oldest
+	if l.o.Ended != nil {
+		unexported = now.Add(-2 * l.o.Retention).UnixMilli()
+	}
+	err = l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return removePosts(tx, oldest, unexported) })
+	if err != nil {
 		return err
 	}
 	err = l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
@@ -68,16 +77,18 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 }
 
 // removePosts keeps the mark.
-func removePosts(tx *sql.Tx, oldest int64) (n int64, err error) {
+func removePosts(tx *sql.Tx, oldest, unexported int64) (n int64, err error) {
 	var mark int64
 	if err := tx.QueryRow(selectMark).Scan(&mark); err != nil {
 		return 0, err
 	}
-	if _, err := tx.Exec(pruneArtifacts, oldest, pruneChunk); err != nil {
-		return 0, err
+	for _, remove := range []string{pruneArtifacts, pruneUnexported, prunePosts} { // the last one counts
+		if n, err = tables.Affected(tx.Exec(remove, oldest, pruneChunk, unexported)); err != nil {
+			return 0, err
+		}
 	}
-	if n, err = tables.Affected(tx.Exec(prunePosts, oldest, pruneChunk)); err != nil || n == 0 {
-		return n, err
+	if n == 0 {
+		return 0, nil
 	}
 	_, err = tx.Exec(keepMark, mark)
 	return n, err

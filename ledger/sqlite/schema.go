@@ -9,13 +9,15 @@ var dialect = tables.Dialect{
 		FROM identity`,
 	// Without statistics the statement must name the index.
 	ByKeys:    `INDEXED BY posts_keys `,
-	Artifacts: `(SELECT artifacts FROM artifacts WHERE artifacts.seq = posts.seq)`,
+	Artifacts: artifactsOf,
 	Sets:      `SELECT value FROM json_each($8)`,
 }
 
+const artifactsOf = `(SELECT artifacts FROM artifacts WHERE artifacts.seq = posts.seq)`
+
 // The cost of a post must not grow with the tables. So seq only rises, and an index on a column that many rows share
 // ends in started and seq: lists are read from its end, and new rows come near the end.
-var schema = Schema{Version: 3, Forgets: "the records, and which keys are consumed: they could be used again",
+var schema = Schema{Version: 4, Forgets: "the records, and which keys are consumed: they could be used again",
 	Statements: `
 CREATE TABLE used ( -- in the order in which they were used, which is that in which they expire, but for a few
 	seq     INTEGER PRIMARY KEY,
@@ -49,6 +51,10 @@ CREATE TABLE key_sets ( -- few: a record changes nothing here unless a key was r
 CREATE TABLE artifacts ( -- of the record with the same seq
 	seq       INTEGER PRIMARY KEY,
 	artifacts TEXT NOT NULL -- JSON
+);
+CREATE TABLE unexported ( -- see ledger.Exports
+	seq INTEGER PRIMARY KEY,
+	id  TEXT NOT NULL UNIQUE -- of the record
 );
 CREATE TABLE receipts (
 	seq     INTEGER PRIMARY KEY,
@@ -112,6 +118,10 @@ const (
 	insertKeySet    = `INSERT INTO key_sets (id, kids) VALUES (?, ?) ON CONFLICT DO NOTHING`
 	insertArtifacts = `INSERT INTO artifacts (seq, artifacts) VALUES (last_insert_rowid(), ?)`
 	updatePost      = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
+
+	insertUnexported = `INSERT INTO unexported (id) VALUES (?)`
+	selectUnexported = `SELECT record, ` + artifactsOf + ` FROM unexported JOIN posts USING (id)
+		ORDER BY unexported.seq LIMIT ?`
 
 	insertOpenCall = `INSERT INTO open_calls (id, session, started, draft) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	deleteOpenCall = `DELETE FROM open_calls WHERE id = ?`

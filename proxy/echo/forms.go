@@ -46,6 +46,22 @@ func New(prefix, secret string, half Half) (*Secret, error) {
 	if err != nil {
 		return nil, err
 	}
+	return of(parts), nil
+}
+
+// All returns several secrets as one.
+func All(secrets ...string) (*Secret, error) {
+	for _, s := range secrets {
+		if len(s) < MinLength {
+			return nil, errShort
+		}
+	}
+	return of(secrets), nil
+}
+
+var errShort = fmt.Errorf("the secret has fewer than %d bytes, too few to tell it from other text in an answer", MinLength)
+
+func of(parts []string) *Secret {
 	s := &Secret{drop: 1}
 	for _, part := range parts {
 		s.held = max(s.held, longestEscape*len(part))
@@ -69,7 +85,7 @@ func New(prefix, secret string, half Half) (*Secret, error) {
 			s.inside[b] = true
 		}
 	}
-	return s, nil
+	return s
 }
 
 func (*Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
@@ -85,8 +101,7 @@ func split(prefix, secret string, half Half) ([]string, error) {
 		token = secret
 	}
 	if len(token) < MinLength {
-		return nil, fmt.Errorf("the secret has fewer than %d bytes, too few to tell it from other text in an answer",
-			MinLength)
+		return nil, errShort
 	}
 	pair, err := base64.StdEncoding.DecodeString(token)
 	if basic := strings.EqualFold(scheme, "Basic") && err == nil; !basic {

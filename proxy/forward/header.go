@@ -1,10 +1,14 @@
 package forward
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -80,6 +84,37 @@ var usualHeaders = slices.Concat([]string{
 
 // IsUsual reports whether any call may have this header. name is canonical.
 func IsUsual(name string) bool { return slices.Contains(usualHeaders, name) }
+
+// agentCredentials are the headers with which an agent could bring its own credentials into a post. APIs with other
+// such headers need an action that lists its headers.
+var agentCredentials = []string{
+	"Authorization", "Cookie", "Api-Key", "X-Api-Key", "X-Auth-Token", "X-Access-Token",
+	"X-Goog-Api-Key", "X-Amz-Security-Token", "X-Shopify-Access-Token", "X-Vault-Token", // Google, AWS, Shopify, Vault
+	"Private-Token", "Job-Token", "Deploy-Token", // GitLab
+}
+
+// DropCredentials removes the agent's own credentials from h.
+func DropCredentials(h http.Header) {
+	for _, name := range agentCredentials {
+		h.Del(name)
+	}
+}
+
+// CheckCredentialHeader refuses a header that cannot carry a credential. It refuses headers that HTTP or the mediator
+// reads, such as Host: net/http sends something else for them, or the upstream reads another call.
+func CheckCredentialHeader(header string) error {
+	name := http.CanonicalHeaderKey(header)
+	switch {
+	case header == "":
+		return errors.New("a credential needs a header")
+	case !httpguts.ValidHeaderFieldName(header):
+		return fmt.Errorf("%q is not the name of a header", header)
+	case slices.Contains(contentHeaders, name) || slices.Contains(wire.HopByHop, name) ||
+		slices.Contains(protocolHeaders, name) || overridden(wire.CGIName(name)) != "":
+		return fmt.Errorf("the header %s has a meaning of its own, so it cannot carry a credential", name)
+	}
+	return nil
+}
 
 // HasMeaning reports whether the mediator itself reads, sets or removes this header. name is canonical.
 func HasMeaning(name string) bool {

@@ -34,7 +34,8 @@ const (
 
 // Rule is a rule as agents see it.
 type Rule struct {
-	Name    string   `json:"name"`
+	Name string `json:"name"`
+	match.Purpose
 	Kind    string   `json:"kind"`
 	Methods []string `json:"methods"`
 	URL     string   `json:"url"`

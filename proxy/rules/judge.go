@@ -22,8 +22,8 @@ type Verdict struct {
 var ErrUnjudged = errors.New("the record does not say enough about the call")
 
 // Judge judges a recorded call by these rules, as the pipeline would, and returns the refusal otherwise. It knows what
-// the record says: not the content of a request to a model, nor the session's state. The error is [ErrUnjudged] if the
-// record lacks the call's target, or the message that would choose among the rules.
+// the record says: not the content of a request to a model, nor the session's state. It ignores when rules expire. The
+// error is [ErrUnjudged] if the record lacks the call's target, or the message that would choose among the rules.
 func (r *Rules) Judge(c ledger.Record) (Verdict, error) {
 	target, err := upstream.ParseOrigin(c.Scheme, c.Host)
 	if err != nil || c.Method == "" || c.Method == http.MethodConnect || !strings.HasPrefix(c.Path, "/") ||

@@ -113,7 +113,7 @@ func (a *Action) CheckHeader(h http.Header) error {
 		if a.MCP != nil && mcp.IsHeader(name) {
 			continue
 		}
-		if !forward.IsUsual(name) && !slices.Contains(a.Headers, name) && !a.Credential.In(name) {
+		if !forward.IsUsual(name) && !slices.Contains(a.Headers, name) && !a.Credential.Takes(name) {
 			return refusal.New("override_refused", "the action %s does not allow the header %.100s", a.Name, name)
 		}
 	}

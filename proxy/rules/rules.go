@@ -8,7 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/botauth"
 	"github.com/actionproof/mediator/httpsig"
-	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
@@ -26,8 +26,9 @@ const (
 
 // Action is a rule for posts. They are forwarded only with the whole chain of evidence.
 type Action struct {
-	Name  string
-	Match match.Match
+	Name    string
+	Purpose match.Purpose
+	Match   match.Match
 	// Subject and Action are the binding's. Its resource is the call's own method, path and query.
 	Subject, Action string
 	Content         string // ContentJSON or ContentRaw
@@ -38,13 +39,15 @@ type Action struct {
 	// forwards all. No evidence covers headers.
 	Headers []string
 	// Credential replaces the agent's own; nil injects none.
-	Credential *forward.Credential
+	Credential *credential.Credential
 	// Sign signs what is sent; nil signs none.
 	Sign *botauth.Signer
 	// MCP names an MCP server's tools, GraphQL names mutations; both nil if the action ignores messages.
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
 	Gate    Gate
+	// Via is the way that its calls must go, those to the API's gate included; empty for the upstream proxy's own choice.
+	Via upstream.Via
 	// TakesPart marks the gate as the API's own: the forwarded call carries the capability and the request proof.
 	TakesPart bool
 	// AnswerKeys are the API's, with which it signs its answers; others are not relayed. Nil verifies none.
@@ -57,9 +60,11 @@ type Action struct {
 // record, but no evidence.
 type Egress struct {
 	Name       string
+	Purpose    match.Purpose
 	Match      match.Match
-	Credential *forward.Credential
+	Credential *credential.Credential
 	Sign       *botauth.Signer // as an Action's
+	Via        upstream.Via    // as an Action's
 	// WebSocket also allows WebSocket handshakes. Their traffic is not inspected.
 	WebSocket bool
 	// MCP names messages to an MCP server, GraphQL names queries; both nil if the rule ignores messages.
@@ -75,6 +80,22 @@ type Egress struct {
 type Rule struct {
 	Action *Action
 	Egress *Egress
+}
+
+// Name returns the rule's name, or "" for the rule of a learning session.
+func (r Rule) Name() string {
+	if r.Action != nil {
+		return r.Action.Name
+	}
+	return r.Egress.Name
+}
+
+// Purpose says what the rule is for.
+func (r Rule) Purpose() match.Purpose {
+	if r.Action != nil {
+		return r.Action.Purpose
+	}
+	return r.Egress.Purpose
 }
 
 // Match returns the calls that the rule is about.
@@ -219,10 +240,12 @@ func (r *Rules) Shown() own.Rules { return r.shown }
 func show(actions []Action, egress []Egress) own.Rules {
 	all := make([]own.Rule, 0, len(actions)+len(egress))
 	for _, a := range actions {
-		all = append(all, own.Rule{Name: a.Name, Kind: own.Post, Action: a.Action}.About(a.Match, a.MCP, a.GraphQL))
+		shown := own.Rule{Name: a.Name, Purpose: a.Purpose, Kind: own.Post, Action: a.Action}
+		all = append(all, shown.About(a.Match, a.MCP, a.GraphQL))
 	}
 	for _, e := range egress {
-		all = append(all, own.Rule{Name: e.Name, Kind: own.Egress, WebSocket: e.WebSocket}.About(e.Match, e.MCP, e.GraphQL))
+		shown := own.Rule{Name: e.Name, Purpose: e.Purpose, Kind: own.Egress, WebSocket: e.WebSocket}
+		all = append(all, shown.About(e.Match, e.MCP, e.GraphQL))
 	}
 	return own.Show(all)
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -21,6 +22,8 @@ type Refusal struct {
 	Code    string `json:"code"`
 	Detail  string `json:"detail"`
 	Remedy  string `json:"remedy"`
+	// Rule is the name and the purpose of the call's rule, if it has a purpose.
+	Rule json.RawMessage `json:"rule,omitempty"`
 }
 
 // Remember keeps a refusal and drops the oldest beyond MaxRefusals.

@@ -45,7 +45,7 @@ type Options struct {
 // section 6.5.2).
 const maxResponseHeader, fieldOverhead = 64 << 10, 32
 
-// Transport sends requests to upstreams. It follows no redirects, uses no proxy and decompresses nothing. It repeats a
+// Transport sends requests to upstreams. It follows no redirects and decompresses nothing. It repeats a
 // request of which a byte may have gone out only if it is a bodyless GET, HEAD, OPTIONS or TRACE without
 // Idempotency-Key. No request shares a connection where it could be read as part of another's or use another's
 // authentication, see alone; nor do those of two parties, see [WithParty]. Its errors have codes, see Classify. It is
@@ -58,13 +58,19 @@ type Transport struct {
 	most      int64      // of open
 	open      share.Pool // connections, by party
 
-	mu     sync.Mutex                 // guards shared
-	shared map[string]*http.Transport // by party
+	mu     sync.Mutex // guards shared
+	shared map[pool]*http.Transport
+}
+
+// pool is a set of connections that requests of one party share if they must go the same way.
+type pool struct {
+	party string
+	via   Via
 }
 
 // NewTransport makes a transport without connections.
 func NewTransport(o Options) *Transport {
-	t := &Transport{dialer: &o.Dialer, most: int64(cmp.Or(o.Connections, 2048)), shared: make(map[string]*http.Transport)}
+	t := &Transport{dialer: &o.Dialer, most: int64(cmp.Or(o.Connections, 2048)), shared: make(map[pool]*http.Transport)}
 	both := newTLSDialer(&o, t.connect, "h2", "http/1.1")
 	t.newShared = func() *http.Transport { return withHTTP2(t.newHTTP(&o, both)) }
 	t.single = t.newHTTP(&o, newTLSDialer(&o, t.connect, "http/1.1"))
@@ -128,21 +134,22 @@ func (t *Transport) of(ctx context.Context) *http.Transport {
 	p, named := ctx.Value(partyKey{}).(party)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	via := t.shared[p.name]
+	of := pool{p.name, viaOf(ctx)}
+	via := t.shared[of]
 	if via == nil {
 		via = t.newShared()
-		t.shared[p.name] = via
+		t.shared[of] = via
 		if named {
-			context.AfterFunc(p.life, func() { t.drop(p.name) })
+			context.AfterFunc(p.life, func() { t.drop(of) })
 		}
 	}
 	return via
 }
 
-func (t *Transport) drop(party string) {
+func (t *Transport) drop(of pool) {
 	t.mu.Lock()
-	via := t.shared[party]
-	delete(t.shared, party)
+	via := t.shared[of]
+	delete(t.shared, of)
 	t.mu.Unlock() // closing may take time
 	if via != nil {
 		via.CloseIdleConnections()
@@ -152,7 +159,7 @@ func (t *Transport) drop(party string) {
 // connect makes a connection, and counts it for its party until it is closed. Idle connections make room for new ones.
 // net/http bounds only those over HTTP/1, so an upstream that takes one request of each connection could otherwise use
 // up the process's descriptors.
-func (t *Transport) connect(ctx context.Context, network, address string) (net.Conn, error) {
+func (t *Transport) connect(ctx context.Context, _, address string) (net.Conn, error) {
 	p, _ := ctx.Value(partyKey{}).(party)
 	for _, makeRoom := range []func(){t.of(ctx).CloseIdleConnections, t.CloseIdleConnections, nil} {
 		if t.open.Take(p.name, 1, t.most) {
@@ -165,22 +172,23 @@ func (t *Transport) connect(ctx context.Context, network, address string) (net.C
 		makeRoom()
 	}
 	free := sync.OnceFunc(func() { t.open.Give(p.name, 1) })
-	conn, err := t.dialer.DialContext(ctx, network, address)
+	conn, via, err := t.dialer.dial(ctx, address)
 	if err != nil {
 		free()
 		return nil, err
 	}
-	return counted{conn.(*net.TCPConn), free}, nil
+	return counted{conn, via, free}, nil
 }
 
 type counted struct {
-	*net.TCPConn
+	stream
+	via  Via
 	free func()
 }
 
 func (c counted) Close() error {
 	defer c.free()
-	return c.TCPConn.Close()
+	return c.stream.Close()
 }
 
 // callKey is the key of a call in the context of its dials. net/http lets a dial outlive its request.

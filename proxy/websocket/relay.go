@@ -2,6 +2,7 @@
 package websocket
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -27,17 +28,17 @@ type relay struct {
 	limit           time.Duration
 }
 
-// Relay copies both directions until both have ended, and closes the connections. It also ends them when ended is
-// closed, or when neither side has sent anything for limit. It returns the bytes from the upstream and to it, and an
+// Relay copies both directions until both have ended, and closes the connections. It also ends them when ctx ends, or
+// when neither side has sent anything for limit. It returns the bytes from the upstream and to it, and an
 // error if neither side ended the WebSocket properly.
-func Relay(agent, upstream Conn, limit time.Duration, ended <-chan struct{}) (in, out int64, err error) {
+func Relay(ctx context.Context, agent, upstream Conn, limit time.Duration) (in, out int64, err error) {
 	r := &relay{agent: agent, upstream: upstream, idle: time.NewTimer(limit), limit: limit}
 	defer r.idle.Stop()
-	err = r.run(ended)
+	err = r.run(ctx)
 	return r.in, r.out, err
 }
 
-func (r *relay) run(ended <-chan struct{}) (err error) {
+func (r *relay) run(ctx context.Context) (err error) {
 	directions := make(chan error, 2)
 	go func() { directions <- r.pass(r.upstream, r.agent, &r.out, lostAgent, upstream.Classify) }()
 	go func() { directions <- r.pass(r.agent, r.upstream, &r.in, upstream.Classify, lostAgent) }()
@@ -52,8 +53,10 @@ func (r *relay) run(ended <-chan struct{}) (err error) {
 			err = closed("the other side did not end within %s of the first", closing)
 		case <-r.idle.C:
 			err = closed("neither side sent anything for %s", r.limit)
-		case <-ended:
-			err = closed("its session has ended")
+		case <-ctx.Done():
+			if err = context.Cause(ctx); errors.Is(err, context.Canceled) {
+				err = closed("its session has ended")
+			}
 		}
 	}
 	_ = r.agent.Close()

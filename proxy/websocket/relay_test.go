@@ -64,7 +64,7 @@ func TestRelayEndsInTime(t *testing.T) {
 				began := time.Now()
 				var running sync.WaitGroup
 				running.Go(func() { tt.run(theirs, other) })
-				_, _, err := websocket.Relay(agent, upstream, limit, nil)
+				_, _, err := websocket.Relay(t.Context(), agent, upstream, limit)
 				if took := time.Since(began); took != tt.took || check.CodeOf(err) != "websocket_closed" ||
 					!strings.Contains(err.Error(), tt.why) {
 					t.Errorf("ended after %s: %v", took, err)

@@ -139,6 +139,11 @@ func wholeLists(t *testing.T, s ledger.Store) {
 			}
 		})
 	}
+	bare, err := List(context.Background(), s, ledger.Query{Bare: true, Limit: 2})
+	check.Must(t, err)
+	if len(bare) != 2 || bare[0].ID != ids[n-1] || bare[0].Artifacts != nil || bare[0].Flow == "" {
+		t.Errorf("without artifacts: %+v", bare)
+	}
 	for _, tt := range []struct {
 		q    ledger.Query
 		want []string

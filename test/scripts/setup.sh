@@ -22,12 +22,14 @@ want libc6-dev       'test -e /usr/include/stdlib.h'
 want python3         'test -x /usr/bin/python3'
 want python3-requests '/usr/bin/python3 -c "import requests"'
 want python3-httpx   '/usr/bin/python3 -c "import httpx"'
-for module in fastapi starlette flask redis psycopg build wheel mypy cryptography; do # for packages/python
+for module in fastapi starlette uvicorn flask redis psycopg build wheel mypy cryptography; do # for packages/python
 	want "python3-$module" "/usr/bin/python3 -c 'import $module'"
 done
 want python3-venv    '/usr/bin/python3 -c "import ensurepip"'
 want chromium        'command -v chromium' # reads the page of posts open
+want nginx-light     'test -x /usr/sbin/nginx'
 want redis-server    'command -v redis-server'
+want squid-openssl   'test -x /usr/lib/squid/digest_file_auth' # the proxy above
 want softhsm2        'command -v softhsm2-util && test -e /usr/lib/softhsm/libsofthsm2.so'
 want opensc          'command -v pkcs11-tool'
 want nodejs          'command -v node'
@@ -73,13 +75,15 @@ fi
 cd ../..
 
 # A real Vault server, which the tests of Vault custody start, and two of its plugins: see test/vaultserver/README.md.
-build() {
-	if [ ! -x "bin/$1" ] || [ test/vaultserver/go.sum -nt "bin/$1" ]; then
+# The receiver of the OpenTelemetry collector: test/collector/README.md.
+build() { # NAME MODULE PACKAGE
+	if [ ! -x "bin/$1" ] || [ "test/$2/go.sum" -nt "bin/$1" ]; then
 		echo "setup: building $1 for the tests; this takes some minutes the first time" >&2
-		(cd test/vaultserver && CGO_ENABLED=0 "${GO:-go}" build -mod=readonly -buildvcs=false -tags minimal -trimpath -ldflags='-s -w' -o "../../bin/$1" "$2")
+		(cd "test/$2" && CGO_ENABLED=0 "${GO:-go}" build -mod=readonly -buildvcs=false -tags minimal -trimpath -ldflags='-s -w' -o "../../bin/$1" "$3")
 	fi
 }
-build vault .
+build collector collector .
+build vault vaultserver .
 for plugin in vault-plugin-auth-kubernetes vault-plugin-secrets-terraform; do
-	build "$plugin" "github.com/hashicorp/$plugin/cmd/$plugin"
+	build "$plugin" vaultserver "github.com/hashicorp/$plugin/cmd/$plugin"
 done

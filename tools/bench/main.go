@@ -100,7 +100,7 @@ func makeCells(targets []target, o options) (cells []*cell) {
 			add("post", t, 1, closed(t.post, 1), o.rounds)
 			add("post", t, "batches", closed(signature(t.post.token, batch), 16), o.rounds)
 			continue
-		case "log", "many rules", "many sessions": // like receipts but for one thing
+		case "log", "telemetry", "many rules", "many sessions": // like receipts but for one thing
 			add("post", t, 16, closed(t.post, 16), o.rounds)
 			continue
 		}

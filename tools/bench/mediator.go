@@ -29,6 +29,7 @@ type layer struct {
 	memory          bool // its state is in memory, where a sync costs nothing
 	without         bool // receipts and the node
 	log             bool
+	telemetry       bool     // traces of one call in a hundred, and the audit export to a file
 	custody         string   // in YAML
 	rules, sessions int      // more than one
 	under           []string // the program that starts it
@@ -44,6 +45,7 @@ func layers(o options, custody string) []layer {
 		{name: "receipts"},
 		{name: "vault", custody: custody},
 		{name: "log", log: true},
+		{name: "telemetry", telemetry: true},
 		{name: "many rules", rules: o.size.rules},
 		{name: "many sessions", sessions: o.size.sessions},
 	}
@@ -92,6 +94,17 @@ func (b *stand) startMediator(ctx context.Context, l layer) (t target, err error
 	}
 	if l.log {
 		sidecar += "transparencyLog: {origin: bench.example/log, key: transparency-log-key, interval: 1s}\n"
+	}
+	if l.telemetry {
+		collector, err := startCollector()
+		if err != nil {
+			return t, err
+		}
+		tracing := fmt.Sprintf("\ntracing: {endpoint: %q, sample: 0.01}\n", collector)
+		sidecar += tracing + "auditExport: {file: state/audit.jsonl}\n"
+		for _, name := range []string{devstack.TriggerFile, devstack.ControlFile} {
+			files[name] = append(files[name], tracing...)
+		}
 	}
 	if l.without {
 		sidecar = receipts.ReplaceAllString(sidecar, "")

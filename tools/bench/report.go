@@ -112,6 +112,8 @@ func (r *results) summary() [][3]string {
 			r.ratio(used, "post log 16", "post receipts 16"), "without"},
 		{"with that log: fsyncs of a post", fmt.Sprintf("%.2f", r.syncs[1]),
 			fmt.Sprintf("without %.2f", r.syncs[0])},
+		{"with traces of 1 % and an audit export: CPU of a post, 16 connections",
+			r.ratio(used, "post telemetry 16", "post receipts 16"), "without"},
 		{"Vault: what it adds to a post, 1 connection", r.over("%.1f times", p50,
 			func(f []float64) float64 { return (f[0] - f[1]) / f[2] }, "post vault 1", "post receipts 1", "post transit 1"),
 			"a signature of Transit, " + r.ms(p50, "post transit 1")},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,18 @@ import (
 
 	"github.com/elazarl/goproxy"
 )
+
+// startCollector serves a collector that takes everything, until this process ends. It returns the collector's URL.
+func startCollector() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	take := func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
+	s := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(take)}
+	go func() { _ = s.Serve(l) }()
+	return "http://" + l.Addr().String(), nil
+}
 
 // serveUpstream is the API: it accepts posts, and answers reads with 1 KiB, 100 MiB or a stream of events that say when
 // they were sent.

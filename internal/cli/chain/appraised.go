@@ -14,7 +14,9 @@ import (
 	"github.com/actionproof/mediator/internal/cli/node"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/erc8004"
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
@@ -37,6 +39,11 @@ var appraisals = map[string]appraisal{
 		return c.Registered
 	}, func(c accrual.Claims) (what, says string) {
 		return "reputation of " + c.AgentID, node.ReputationFacts(c)
+	}),
+	autonomy.Kind.Typ: appraised(autonomy.Kind, func(c autonomy.Claims) evidence.Registered { // in a feedback
+		return c.Registered
+	}, func(c autonomy.Claims) (what, says string) {
+		return fmt.Sprintf("score of session %s of %s", c.Session, c.Agent), fmt.Sprintf("%.1f (%s)", c.Composite, c.Band)
 	}),
 	verification.Kind.Typ: appraised(verification.Kind, func(c verification.Result) evidence.Registered {
 		return c.Registered
@@ -95,6 +102,19 @@ func verifyAppraisal(c *cobra.Command, by judgeFlags, raw []byte, token string, 
 	var file map[string]json.RawMessage
 	if json.Unmarshal(raw, &file) == nil { // and not the token alone
 		if err := archive.NotOtherwise(file, token); err != nil {
+			return err
+		}
+		var feedback erc8004.Value
+		if err := json.Unmarshal(raw, &feedback); err != nil {
+			return err
+		}
+		switch r := claims.(type) {
+		case accrual.Claims:
+			err = feedback.Agrees(r.CurrentScore)
+		case autonomy.Claims:
+			err = feedback.Agrees(r.Composite)
+		}
+		if err != nil {
 			return err
 		}
 	}

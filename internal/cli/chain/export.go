@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/car"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/files"
@@ -24,13 +26,14 @@ type exported struct {
 	Records int    `json:"records"`
 	LeftOut int    `json:"leftOut"` // records without evidence
 	Proven  int    `json:"proven"`  // records with a proof of the transparency log
+	CID     string `json:"cid,omitempty"`
 }
 
 // Export returns the command that writes records, or the receipts of a session, for somebody to verify.
 func Export() *cobra.Command {
 	var by judgeFlags
 	var from records.Source
-	var out string
+	var out, carFile string
 	var receipts, closed, asJSON bool
 	c := &cobra.Command{
 		Use: "export [ID...]", Short: "Write records with everything that verifying them needs, or the receipts of a session",
@@ -44,6 +47,8 @@ func Export() *cobra.Command {
 				return cli.Usagef("%s --receipts takes --session, and no ids of records", c.CommandPath())
 			case closed && !receipts:
 				return cli.Usagef("--closed goes with --receipts")
+			case out == "-" && carFile != "":
+				return cli.Usagef("--car needs --out: it packs that file")
 			case out == "-" && asJSON:
 				return cli.Usagef("--json needs --out: standard output gets the export itself")
 			}
@@ -56,7 +61,9 @@ the public keys of the registry and the auditor separately.
 
 With --receipts it writes the interaction receipts of --session alone, a token a line. A post's receipt has the SHA-256
 of the post's content, which confirms a right guess. --closed replaces it by its hash, for readers who need not know
-what was posted.`,
+what was posted.
+
+With --car it also packs the file into a CAR, which any IPFS node imports. Publish only what everyone may read.`,
 		RunE: func(c *cobra.Command, ids []string) error {
 			r, err := from.Open(c.Context())
 			if err != nil {
@@ -64,9 +71,13 @@ what was posted.`,
 			}
 			defer r.Close()
 			if receipts {
-				return writeExport(c, out, func(to io.Writer) error {
+				cid, err := writeExport(c, out, carFile, func(to io.Writer) error {
 					return printReceipts(c.Context(), cli.Plain(to), r, by.selected.Session, closed)
 				})
+				if err != nil || cid == "" {
+					return err
+				}
+				return cli.Print(c, asJSON, exported{File: out, CID: cid}, "the CID of "+out+" is "+cid)
 			}
 			s, a, err := by.selection(c, from)
 			defer by.done()
@@ -95,7 +106,8 @@ what was posted.`,
 				made, err = archive.Export(c.Context(), to, a, chosen, r.Receipts, proofs)
 				return err
 			}
-			if err := writeExport(c, out, write); err != nil {
+			cid, err := writeExport(c, out, carFile, write)
+			if err != nil {
 				return err
 			}
 			said := fmt.Sprintf("exported %d records to %s; left out %d without evidence", made.Records, out, made.LeftOut)
@@ -106,11 +118,14 @@ what was posted.`,
 				fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator: records lack proofs, because the log cannot be read:",
 					made.Unproven)
 			}
+			if cid != "" {
+				said += "; its CID is " + cid
+			}
 			if out == "-" {
 				_, err := fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator:", said)
 				return err
 			}
-			return cli.Print(c, asJSON, exported{out, made.Records, made.LeftOut, made.Proven}, said)
+			return cli.Print(c, asJSON, exported{out, made.Records, made.LeftOut, made.Proven, cid}, said)
 		},
 	}
 	cli.JSONFlag(c, &asJSON)
@@ -118,6 +133,7 @@ what was posted.`,
 	from.Add(c)
 	f := c.Flags()
 	f.StringVar(&out, "out", "-", "the file to write, readable by its owner alone; - is standard output")
+	f.StringVar(&carFile, "car", "", "also pack the file of --out into this CAR file, for IPFS, and print its CID")
 	f.BoolVar(&receipts, "receipts", false, "write the interaction receipts of --session, and no records")
 	f.BoolVar(&closed, "closed", false, "with --receipts, leave out the receipts of posts; verify then calls them closed")
 	return c
@@ -144,16 +160,31 @@ func each(records []ledger.Record) iter.Seq2[ledger.Record, error] {
 	}
 }
 
-// writeExport writes a file that only its owner can read, or standard output. It leaves no incomplete file.
-func writeExport(c *cobra.Command, path string, write func(io.Writer) error) error {
+// writeExport writes a file that only its owner can read, or standard output. It leaves no incomplete file. If carFile
+// is set, it also packs the file into that one, and returns the file's CID.
+func writeExport(c *cobra.Command, path, carFile string, write func(io.Writer) error) (cid string, err error) {
 	switch {
 	case path == "-":
-		return write(c.OutOrStdout())
+		return "", write(c.OutOrStdout())
 	case !strings.HasSuffix(path, ".gz"):
-		return files.ReplaceWith(path, 0o600, write)
+		err = files.ReplaceWith(path, 0o600, write)
+	default:
+		err = files.ReplaceWith(path, 0o600, func(to io.Writer) error {
+			packed := gzip.NewWriter(to)
+			return errors.Join(write(packed), packed.Close())
+		})
 	}
-	return files.ReplaceWith(path, 0o600, func(to io.Writer) error {
-		packed := gzip.NewWriter(to)
-		return errors.Join(write(packed), packed.Close())
+	if err != nil || carFile == "" {
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	err = files.ReplaceWith(carFile, 0o600, func(to io.Writer) error {
+		cid, err = car.Write(to, f)
+		return err
 	})
+	return cid, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -29,9 +30,10 @@ func fromFlag(c *cobra.Command, from *[]string, or string) {
 	cli.Required(c, "from")
 }
 
-// fromOrDirFlag is fromFlag for a command to which --dir names all processes of a mediator dev.
+// fromOrDirFlag is fromFlag for a command to which --dir or a context names all processes.
 func fromOrDirFlag(c *cobra.Command, from *[]string, or string) {
 	cli.FromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
+	cli.FromContext(c, "from", (*config.Context).All)
 	fromFlag(c, from, or)
 }
 

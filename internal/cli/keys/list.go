@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -86,6 +87,7 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 	cli.FileFromDir(c, "bundle", devstack.BundleFile)
 	cli.FileFromDir(c, "registry", devstack.RegistryFile)
 	cli.FromDir(c, "record", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
+	cli.FromContext(c, "record", func(of *config.Context) []string { return of.Named(of.Admin) })
 	cli.JSONFlag(c, &asJSON)
 	c.Flags().BoolVar(&publication, "publication", false, "print as JSON what keys certify asks the processes for")
 	c.Flags().BoolVar(&jwks, "jwks", false, "print the public keys alone, as a JWKS for verifiers")

@@ -15,19 +15,21 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
 type address struct {
-	at string // an internal endpoint, or https://HOST
+	at string // an internal endpoint, or the node's public https://HOST
 	ca string // as --ca gives it
 }
 
 func (n *address) flags(c *cobra.Command) {
 	c.Flags().StringVar(&n.at, "node", "unix:/run/mediator/reputation.sock", "the node, "+cli.Endpoint+", or https://HOST")
 	cli.FromDir(c, "node", func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("reputation")} })
+	cli.FromContext(c, "node", func(of *config.Context) []string { return of.Named(of.Reputation) })
 	cli.CAFlag(c, &n.ca)
 }
 
@@ -36,7 +38,9 @@ const (
 	maxNodeAnswer = 4 << 20 // bytes
 )
 
-func (n address) public() bool { return strings.HasPrefix(n.at, "https://") }
+func (n address) public() bool {
+	return strings.HasPrefix(n.at, "https://") && !strings.Contains(n.at, ",")
+}
 
 func (n address) get(ctx context.Context, path string, answer any) error {
 	return n.call(ctx, http.MethodGet, path, nil, answer)

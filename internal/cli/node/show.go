@@ -20,6 +20,8 @@ type shown struct {
 	c     *cobra.Command
 	node  address
 	owner string
+
+	published publishing
 }
 
 type kind struct {
@@ -73,10 +75,17 @@ func Show() *cobra.Command {
 		Long: "Asks the node, prints its JSON, and verifies nothing. The kinds:\n\n" + strings.Join(lines, "\n") + `
 
 A reputation comes with its token, and a score with its token and its inputs except the receipts. mediator verify
-checks both, and computes the score again. Only the internal endpoint adds the strategies that the agent has revealed.`,
+checks both, and computes the score again. Only the internal endpoint adds the strategies that the agent has revealed.
+
+With --erc8004 it prints the call of an ERC-8004 registry that publishes the agent or score, for any wallet to send: in
+an identity registry (eip155:CHAIN:ADDRESS) the agent's registration, or its new file once it has an ID (:ID); with
+--client, feedback with the node's token, which mediator verify checks; with --revoke, the end of that feedback.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			_, err := kindOf(args)
-			return err
+			k, err := kindOf(args)
+			if err != nil {
+				return err
+			}
+			return s.published.check(k.name)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			k, err := kindOf(args)
@@ -87,12 +96,18 @@ checks both, and computes the score again. Only the internal endpoint adds the s
 			if err != nil {
 				return err
 			}
+			if s.published.entry != "" {
+				if answer, err = s.published.call(answer); err != nil {
+					return err
+				}
+			}
 			return cli.WriteJSON(c.OutOrStdout(), answer)
 		},
 	}
 	s.node.flags(s.c)
 	s.c.Flags().StringVar(&s.owner, "owner", "",
 		"with score, the owner's thumbprint, if several owners have a session with this id")
+	s.published.flags(s.c)
 	return s.c
 }
 

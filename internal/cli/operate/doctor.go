@@ -27,9 +27,9 @@ func Doctor() *cobra.Command {
 		Long: `Makes all processes observe their deployment. It lists each of the manifest's 44 controls, with the reason, as
 observed true, observed false, or only declared (no process can observe it here). It also lists the confinement of the
 processes, what keeps agents from going around the sidecar, the progress of receipts to the node, the agent's reputation
-if the manifest believes any, the ledger, and the transparency log with its witnesses.
-The exit status is 1 if a control is observed false, and posts are thus refused, if a process does not answer, if the
-node refuses receipts, or if a believed reputation is missing.`,
+if the manifest believes any, whether the upstream proxy answers, the ledger, and the transparency log with its
+witnesses. The exit status is 1 if a control is observed false, and posts are thus refused, if a process or the upstream
+proxy does not answer, if the node refuses receipts, or if a believed reputation is missing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`
@@ -37,6 +37,7 @@ node refuses receipts, or if a believed reputation is missing.`,
 				Enforcement admin.Enforcement        `json:"enforcement"`
 				Delivery    *client.Status           `json:"delivery,omitempty"`
 				Reputation  *admin.Reputation        `json:"reputation,omitempty"`
+				Proxy       *admin.UpstreamProxy     `json:"upstreamProxy,omitempty"`
 				Ledger      admin.Ledger             `json:"ledger"`
 				Log         *admin.TransparencyLog   `json:"log,omitempty"`
 			}
@@ -46,7 +47,7 @@ node refuses receipts, or if a believed reputation is missing.`,
 			}{
 				{"/v1/controls", &seen.Controls}, {"/v1/confinement", &seen.Confinement}, {"/v1/delivery", &seen.Delivery},
 				{"/v1/reputation", &seen.Reputation}, {"/v1/ledger", &seen.Ledger}, {"/v1/enforcement", &seen.Enforcement},
-				{"/v1/log", &seen.Log},
+				{"/v1/log", &seen.Log}, {"/v1/upstream-proxy", &seen.Proxy},
 			} {
 				if err := admin.Get(c.Context(), at, part.path, part.into); err != nil {
 					return err
@@ -58,6 +59,7 @@ node refuses receipts, or if a believed reputation is missing.`,
 				printEnforcement(w, seen.Enforcement)
 				printDelivery(w, seen.Delivery)
 				printReputation(w, seen.Reputation)
+				printProxy(w, seen.Proxy)
 				printLedger(w, seen.Ledger)
 				printLog(w, seen.Log)
 				return nil
@@ -71,7 +73,7 @@ node refuses receipts, or if a believed reputation is missing.`,
 					"name the sidecar's user in its internal.uids, or see its log\n", name)
 			}
 			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) ||
-				seen.Reputation != nil && seen.Reputation.Code != "" {
+				seen.Reputation != nil && seen.Reputation.Code != "" || seen.Proxy != nil && seen.Proxy.Code != "" {
 				return cli.ErrRefused
 			}
 			return nil
@@ -125,6 +127,17 @@ func printReputation(w io.Writer, r *admin.Reputation) {
 	fmt.Fprintln(w)
 	if remedy := problem.Remedy(r.Code); remedy != "" {
 		fmt.Fprintf(w, "%-14s %s\n", "remedy", remedy)
+	}
+}
+
+func printProxy(w io.Writer, p *admin.UpstreamProxy) {
+	switch {
+	case p == nil:
+	case p.Code == "":
+		fmt.Fprintf(w, "upstream proxy\n%-14s %s\n", "answers", p.URL)
+	default:
+		fmt.Fprintf(w, "upstream proxy\n%-14s %s: %s (%s)\n%-14s %s\n", "away", p.URL, p.Reason, p.Code, "remedy",
+			problem.Remedy(p.Code))
 	}
 }
 

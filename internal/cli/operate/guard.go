@@ -32,7 +32,7 @@ func Guard() *cobra.Command {
 		Example: `  mediator guard --config mediator.yaml --print
   mediator guard --config mediator.yaml --check
   mediator guard --validate guard
-  mediator guard --forward tcp:10.96.0.20:8444,forwarder.yaml --ca-file ca.pem`,
+  mediator guard --forward https://10.96.0.20:8444,forwarder.yaml --ca-file ca.pem`,
 		Long: `Installs nftables rules in this network namespace, from the guard section of the sidecar's configuration. Only
 the mediator's users may leave. Others' connections to ports 443 and 80 reach the transparent listener; all else that
 they send is refused and counted. The command replaces its earlier rules at once, and needs CAP_NET_ADMIN. Run it in an
@@ -86,7 +86,7 @@ With --forward, it leads the agent's connections to a mediator in another pod in
 		"check that the pod has no other way out than this mode leaves: guard or pod (there no DNS either)")
 	c.Flags().StringSliceVar(&outside, "outside", []string{"1.1.1.1", "2606:4700:4700::1111"},
 		"the addresses outside that --validate must not reach")
-	c.Flags().StringVar(&forward, "forward", "", "the mediator in another pod, tcp:HOST:PORT,FILE")
+	c.Flags().StringVar(&forward, "forward", "", "the mediator in another pod, https://HOST:PORT,FILE")
 	c.Flags().StringVar(&caFile, "ca-file", "", "the file that receives the mediator's CA with --forward")
 	c.Flags().StringVar(&proxy, "proxy", "127.0.0.1:8181",
 		"the agent's proxy: --forward listens there, --validate asks it")
@@ -122,7 +122,7 @@ func forwardAgent(c *cobra.Command, at, proxy, caFile string) error {
 	case err != nil:
 		return err
 	case id == nil || caFile == "":
-		return cli.Usagef("--forward takes tcp:HOST:PORT,FILE, and needs --ca-file")
+		return cli.Usagef("--forward takes https://HOST:PORT,FILE, and needs --ca-file")
 	}
 	host, _, err := net.SplitHostPort(to.TCP)
 	if err != nil {

@@ -82,13 +82,16 @@ type asking struct {
 	w     io.Writer
 	raw   []byte // the configuration with the rules accepted so far
 	rules *rules.Rules
-	// the last answers, offered for the next action
-	subject, secret string
+	// the last answers, offered for the next action: a secret only to the host that it was named for, because the agent
+	// chooses the hosts
+	subject string
+	secrets map[string]string
 }
 
 func (l *learning) ask(c *cobra.Command, in *keyboard, raw []byte, now *config.Sidecar, by *rules.Rules,
 	proposals []*learn.Proposal) error {
-	a := &asking{learning: l, keys: in, w: cli.Plain(c.OutOrStdout()), raw: raw, rules: by}
+	a := &asking{learning: l, keys: in, w: cli.Plain(c.OutOrStdout()), raw: raw, rules: by,
+		secrets: make(map[string]string)}
 	if now.Receipts != nil {
 		a.subject = now.Receipts.Subject
 	}
@@ -144,7 +147,7 @@ func (a *asking) about(p *learn.Proposal, which string) (enough bool, err error)
 		}
 		switch key {
 		case 'a':
-			if rules, err = a.fill(rules); err != nil {
+			if rules, err = a.fill(rules, p.Host); err != nil {
 				return false, err
 			}
 			if err = a.add(rules); err == nil {
@@ -196,8 +199,8 @@ func indent(text []byte) string {
 	return b.String()
 }
 
-// fill asks for the subject and the credential of actions, and offers the last answers.
-func (a *asking) fill(rules []learn.Rule) ([]learn.Rule, error) {
+// fill asks for the subject and the credential of actions at a host, and offers the last answers.
+func (a *asking) fill(rules []learn.Rule, host string) ([]learn.Rule, error) {
 	if len(rules) == 0 || !rules[0].Post {
 		return rules, nil
 	}
@@ -205,14 +208,16 @@ func (a *asking) fill(rules []learn.Rule) ([]learn.Rule, error) {
 	if a.subject, err = a.keys.line(a.w, "subject, the agent that posts", a.subject); err != nil {
 		return nil, err
 	}
-	if a.secret, err = a.keys.line(a.w, "file of the bearer token, - for none", a.secret); err != nil {
+	secret, err := a.keys.line(a.w, "file of the bearer token, - for none", a.secrets[host])
+	if err != nil {
 		return nil, err
 	}
+	a.secrets[host] = secret
 	rules = slices.Clone(rules)
 	for i := range rules {
 		rules[i].Subject = a.subject
-		if a.secret != "" && a.secret != "-" {
-			rules[i].Credential = &learn.Credential{Prefix: "Bearer ", File: a.secret}
+		if secret != "" && secret != "-" {
+			rules[i].Credential = &learn.Credential{Prefix: "Bearer ", File: secret}
 		}
 	}
 	return rules, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/process/daemon"
 )
@@ -25,7 +26,8 @@ func Reload() *cobra.Command {
 		Example: `  mediator reload
   mediator reload unix:/run/mediator/control.sock unix:/run/mediator/admin.sock`,
 		Long: `Asks the process at each endpoint to read its configuration, manifest and policy again, as SIGHUP does, and
-prints the result. An endpoint is ` + cli.Endpoint + `. Without one, all processes of a mediator dev reload.
+prints the result. An endpoint is ` + cli.Endpoint + `. Without one, all processes of the current context or of a
+mediator dev reload.
 A process applies all of it or nothing, and the command stops at the first refusal. Name the control plane before the
 sidecars: a sidecar takes a manifest only once the control plane decides by it.`,
 		Args: func(c *cobra.Command, args []string) error {
@@ -36,11 +38,18 @@ sidecars: a sidecar takes a manifest only once the control plane decides by it.`
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
+				context, err := config.CurrentContext()
 				dir := cli.Dir(c)
-				if dir == "" {
-					return cli.Usagef("%s takes at least one endpoint, or --dir", c.CommandPath())
+				switch {
+				case err != nil:
+					return err
+				case context != nil && !c.Flags().Changed("dir"):
+					args = context.All()
+				case dir == "":
+					return cli.Usagef("%s takes at least one endpoint, --dir or a context", c.CommandPath())
+				default:
+					args = []string{"unix:" + devstack.New(dir).Socket("dev")}
 				}
-				args = []string{"unix:" + devstack.New(dir).Socket("dev")}
 			}
 			for _, at := range args {
 				done := reloaded{Endpoint: at}

@@ -36,7 +36,7 @@ func TestUnused(t *testing.T) {
 		}))
 		sidecar.Listener = l
 		sidecar.Start()
-		c := &config.Sidecar{Admin: config.Endpoint{Unix: socket}, Egress: named,
+		c := &config.Sidecar{Admin: config.Admin{Endpoint: config.Endpoint{Unix: socket}}, Egress: named,
 			EgressRules: []rules.Egress{{Name: "used"}, {Name: "unused"}}}
 		got := ""
 		for _, w := range unused(t.Context(), c, time.Now()) {

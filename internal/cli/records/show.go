@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/match"
 )
 
 // Posts returns the commands about the record of calls. Another package makes those about exports.
@@ -101,7 +102,7 @@ func Print(w io.Writer, p admin.Record) {
 	}
 	for _, f := range []struct{ name, value string }{
 		{"rule", p.Rule}, {"session", p.Session}, {"event", p.Event}, {"subject", p.Subject}, {"action", p.Action},
-		{"resource", p.Resource}, {"message", p.Message}, {"result", p.Result},
+		{"resource", p.Resource}, {"via", via[p.Via]}, {"message", p.Message}, {"result", p.Result},
 		{"unfit", p.Unfit},
 		{"content", p.ContentHash}, {"binding", p.BindingHash}, {"capability", p.CapabilityID},
 	} {
@@ -109,6 +110,7 @@ func Print(w io.Writer, p admin.Record) {
 			fmt.Fprintf(w, "  %-12s %s\n", f.name, f.value)
 		}
 	}
+	printPurpose(w, p.Purpose)
 	for _, t := range p.Tools {
 		rule := ""
 		if t.Unnamed {
@@ -138,6 +140,28 @@ func Print(w io.Writer, p admin.Record) {
 	if len(p.Artifacts) > 0 {
 		fmt.Fprintln(w, "  evidence")
 		DrawChain(cli.Indent(w), p.Artifacts)
+	}
+}
+
+// via describes the ways of [ledger.Record.Via].
+var via = map[string]string{
+	"direct": "direct", "proxy": "upstream proxy",
+	"resolving-proxy": "upstream proxy, which resolved the host's name",
+}
+
+func printPurpose(w io.Writer, p match.Purpose) {
+	var about []string
+	if p.Comment != "" {
+		about = append(about, p.Comment)
+	}
+	if p.Owner != "" {
+		about = append(about, "owner "+p.Owner)
+	}
+	if !p.Expires.IsZero() {
+		about = append(about, "expires "+cli.Time(p.Expires))
+	}
+	if len(about) > 0 {
+		fmt.Fprintf(w, "  %-12s %s\n", "of the rule", strings.Join(about, "; "))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
@@ -30,38 +31,63 @@ func PrintTimeline(w io.Writer, p admin.Record) {
 		shown = shown[hidden:]
 		fmt.Fprintf(w, "    %d earlier ones are left out; --json has them\n", hidden)
 	}
+	for _, m := range Timeline(shown) {
+		switch {
+		case m.Unread != "":
+			fmt.Fprintf(w, "    a receipt cannot be read: %s\n", m.Unread)
+		case m.Number == 0:
+			fmt.Fprintf(w, "    %15s   %-6s %s\n", "", m.Kind, m.Text)
+		default:
+			fmt.Fprintf(w, "    %+9.3f s %4d   %-6s %s\n", m.After.Seconds(), m.Number, m.Kind, m.Text)
+		}
+	}
+}
+
+// Moment is one action of an agent, as an unverified receipt tells it.
+type Moment struct {
+	Kind   string // model, tool, post or end
+	Text   string
+	Number int64         // of the receipt; 0 for a tool that the agent called before the receipt's model call
+	After  time.Duration // since the first receipt
+	Unread string        // why the receipt cannot be read; all else is empty then
+}
+
+// Timeline returns the actions that receipts tell of.
+func Timeline(receipts []string) (all []Moment) {
 	began := int64(0)
-	for _, token := range shown {
+	for _, token := range receipts {
 		r, err := evidence.UnverifiedClaims(interaction.Kind, token)
 		if err != nil {
-			fmt.Fprintf(w, "    a receipt cannot be read: %v\n", err)
+			all = append(all, Moment{Unread: err.Error()})
 			continue
 		}
 		if began == 0 {
 			began = r.Timing.RequestReceived
 		}
 		for _, t := range r.Relayed {
-			fmt.Fprintf(w, "    %15s   tool   %s at %s\n", "", t.Tool, t.Host)
+			all = append(all, Moment{Kind: "tool", Text: t.Tool + " at " + t.Host})
 		}
 		if more := r.RelayedCount - int64(len(r.Relayed)); more > 0 {
-			fmt.Fprintf(w, "    %15s   tool   and %d calls before these\n", "", more)
+			all = append(all, Moment{Kind: "tool", Text: fmt.Sprintf("and %d calls before these", more)})
 		}
-		fmt.Fprintf(w, "    %+9.3f s %4d   %s\n", float64(r.Timing.RequestReceived-began)/1000, r.Chain.SequenceNumber,
-			described(r))
+		kind, text := described(r)
+		all = append(all, Moment{Kind: kind, Text: text, Number: r.Chain.SequenceNumber,
+			After: time.Duration(r.Timing.RequestReceived-began) * time.Millisecond})
 	}
+	return all
 }
 
-func described(r interaction.Receipt) string {
+func described(r interaction.Receipt) (kind, text string) {
 	switch {
 	case r.Post != nil:
-		return strings.TrimSpace(fmt.Sprintf("post   %s %s%s", r.Outcome, r.RequestID, answered(r.Post.Status)))
+		return "post", strings.TrimSpace(fmt.Sprintf("%s %s%s", r.Outcome, r.RequestID, answered(r.Post.Status)))
 	case r.Closing != nil:
-		return "end    of the session: " + r.Closing.Reason
+		return "end", "of the session: " + r.Closing.Reason
 	case r.Model == nil:
-		return r.Outcome + " " + r.RequestID
+		return "", r.Outcome + " " + r.RequestID
 	}
 	m, f := r.Model, r.Model.Figures
-	said := []string{fmt.Sprintf("model  %s %s at %s%s", r.Outcome, m.Model, m.Host, answered(m.Status))}
+	said := []string{fmt.Sprintf("%s %s at %s%s", r.Outcome, m.Model, m.Host, answered(m.Status))}
 	for _, of := range []struct {
 		name   string
 		figure interaction.Figure
@@ -87,7 +113,7 @@ func described(r interaction.Receipt) string {
 	if len(m.ReturnedCalls) > 0 {
 		said = append(said, fmt.Sprintf("brings %d results", len(m.ReturnedCalls)))
 	}
-	return strings.Join(said, ", ")
+	return "model", strings.Join(said, ", ")
 }
 
 func answered(status int64) string {

@@ -1,12 +1,17 @@
 package start
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,10 +35,10 @@ func Dev() *cobra.Command {
 		Use: "dev", Short: "Run all roles on embedded defaults, in one command", Args: cli.NoArgs,
 		Example: `  mediator dev
   mediator dev --dir other --ports auto`,
-		Long: `Starts the sidecar, the trigger service, the control plane and the node with the configuration files in
---dir. The first start writes these files; mediator reload applies your edits. Signing keys exist only in memory. --dir
-keeps the record, the interception CA (ca), and the public files that verify the records of earlier starts (earlier).
-Ctrl-C ends everything.
+		Long: `Starts the sidecar, the trigger service, the control plane, the node and the console with the configuration
+files in --dir. The first start writes these files; mediator reload applies your edits. Signing keys exist only in
+memory. --dir keeps the record, the interception CA (ca), and the public files that verify the records of earlier starts
+(earlier). Ctrl-C ends everything.
 
 Each call is shown as it ends: as text on a terminal, and elsewhere as lines of JSON. --quiet shows none. NO_COLOR turns
 colours off.`,
@@ -53,7 +58,8 @@ colours off.`,
 	}
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "show no calls")
 	c.Flags().StringVar(&ports, "ports", "",
-		"auto: the files of a first start name free ports, in place of 8181 and 8182, for a second stack on the machine")
+		"auto: the files of a first start name free ports, in place of 8181, 8182 and 8184, for a second stack on the "+
+			"machine")
 	c.Flags().StringVar(&dir, "dir", devstack.DefaultFolder, "folder of the configuration, the state and the logs")
 	return c
 }
@@ -61,8 +67,8 @@ colours off.`,
 // withFreePorts returns configuration files with free ports in place of their own.
 func withFreePorts(files map[string][]byte) (map[string][]byte, error) {
 	files = maps.Clone(files)
-	for name, own := range map[string]string{devstack.SidecarFile: "127.0.0.1:8181",
-		devstack.TriggerFile: "127.0.0.1:8182"} {
+	for own, name := range map[string]string{"127.0.0.1:8181": devstack.SidecarFile,
+		"127.0.0.1:8182": devstack.TriggerFile, "127.0.0.1:8184": devstack.SidecarFile} {
 		free, err := freeport.Address()
 		if err != nil {
 			return nil, err
@@ -95,6 +101,11 @@ func dev(c *cobra.Command, dir string, files map[string][]byte, quiet bool) erro
 		return err
 	}
 	defer s.Stop()
+	login, end, err := startConsole(dir)
+	if err != nil {
+		return err
+	}
+	defer end()
 	about := c.OutOrStdout()
 	if !quiet && !cli.IsTerminal(about) { // which is for JSON then
 		about = c.ErrOrStderr()
@@ -105,7 +116,8 @@ The agent waits for events:  curl 'http://mediator.internal/v1/event/next?wait=3
 Deliver an event, signed:    mediator events send github FILE --dir %[1]s
 The record:                  mediator posts list --dir %[1]s
 After a change of a file:    mediator reload --dir %[1]s
-`, cli.ShellQuote(dir))
+The console, in a browser:   %[2]s
+`, cli.ShellQuote(dir), login)
 	if quiet {
 		return s.Serve(ctx)
 	}
@@ -124,6 +136,38 @@ After a change of a file:    mediator reload --dir %[1]s
 	case <-time.After(time.Second): // its reader does not read
 	}
 	return err
+}
+
+// startConsole starts the console of the stack in dir, in a process of its own because this one has the root keys. It
+// returns the URL that logs in the first browser, or where to read why there is none. end ends the process.
+func startConsole(dir string) (login string, end func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, err
+	}
+	name := filepath.Join(dir, "console.log")
+	log, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", nil, err
+	}
+	defer log.Close()
+	p := exec.Command(self, "console", "--dir", dir) //nolint:gosec // this program itself
+	p.Stderr = log
+	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	out, err := p.StdoutPipe()
+	if err == nil {
+		err = p.Start()
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	if login, _ = bufio.NewReader(out).ReadString('\n'); login == "" {
+		login = "none, see " + name
+	}
+	return strings.TrimSpace(login), func() {
+		_ = p.Process.Signal(syscall.SIGTERM)
+		_ = p.Wait()
+	}, nil
 }
 
 func showCalls(ctx context.Context, at string, w io.Writer) error {

@@ -29,3 +29,27 @@ func (d Duration) Or(def time.Duration) time.Duration {
 	}
 	return time.Duration(d)
 }
+
+// Time is a time in Unix seconds; zero where the file sets none.
+type Time int64
+
+// UnmarshalText reads a date, which is its first moment in UTC, or a time by RFC 3339.
+func (t *Time) UnmarshalText(text []byte) error {
+	parsed, err := time.Parse(time.DateOnly, string(text))
+	if err != nil {
+		parsed, err = time.Parse(time.RFC3339, string(text))
+	}
+	if err != nil || parsed.Unix() <= 0 || parsed.UTC().Year() > 9999 {
+		return fmt.Errorf("must be a date such as 2027-01-31, or a time such as 2027-01-31T09:00:00Z, not %.40q", text)
+	}
+	*t = Time(parsed.Unix())
+	return nil
+}
+
+// Time returns t, or the zero time if the file sets none.
+func (t Time) Time() time.Time {
+	if t == 0 {
+		return time.Time{}
+	}
+	return time.Unix(int64(t), 0).UTC()
+}

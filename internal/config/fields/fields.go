@@ -45,6 +45,8 @@ func Schema(t reflect.Type) map[string]any {
 	switch {
 	case t == reflect.TypeFor[Duration]():
 		return map[string]any{"type": "string", "pattern": `^([0-9.]+(ns|us|ms|s|m|h))+$`}
+	case t == reflect.TypeFor[Time]():
+		return map[string]any{"type": "string"}
 	case t.Kind() == reflect.Pointer:
 		return Schema(t.Elem())
 	case t.Kind() == reflect.Slice:

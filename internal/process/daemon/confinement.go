@@ -56,6 +56,9 @@ func (p Plan) Limits(named []observe.Path) (confine.Limits, error) {
 	if p.Registrar != nil {
 		connect = append(connect, p.Registrar.TCP, DNS)
 	}
+	if p.Tracing != nil {
+		connect = append(connect, p.Tracing.Endpoint, DNS)
+	}
 	if l.Connect, err = ports(connect); err != nil {
 		return l, err
 	}

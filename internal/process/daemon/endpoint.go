@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -30,9 +28,9 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// Listen opens an endpoint. A unix socket has mode 0600, or 0666 if the configuration admits other users; the listener
-// checks the user of each connection. A TCP endpoint speaks TLS as id, with clients that have a certificate; its
-// connections are bounded, because strangers can make them.
+// Listen opens an endpoint with one address. A unix socket has mode 0600, or 0666 if the configuration admits other
+// users; the listener checks the user of each connection. A TCP endpoint speaks TLS as id, with clients that have a
+// certificate; its connections are bounded, because strangers can make them.
 func Listen(e config.Endpoint, id *identity.Identity, log *zap.Logger) (net.Listener, error) {
 	if e.Unix == "" {
 		if id == nil {
@@ -342,40 +340,6 @@ func UntilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
 	}
 	stop := context.AfterFunc(server, cancel)
 	return ctx, func() { stop(); cancel() }
-}
-
-// EndpointError is the error for a text on a command line that is not an endpoint.
-type EndpointError string
-
-func (e EndpointError) Error() string {
-	return fmt.Sprintf("%q is not an endpoint: write unix:PATH or tcp:HOST:PORT,FILE", string(e))
-}
-
-// ParseEndpoint parses unix:PATH, unix:PATH,UID or tcp:HOST:PORT,FILE, where the file is a [config.Client]. It fails
-// with an [EndpointError] for any other text. The identity is nil for a unix socket.
-func ParseEndpoint(s string) (config.Peer, *identity.Identity, error) {
-	if path, ok := strings.CutPrefix(s, "unix:"); ok && path != "" {
-		before, number, _ := strings.Cut(path, ",")
-		if n, err := strconv.ParseUint(number, 10, 32); err == nil {
-			uid := uint32(n)
-			return config.Peer{Unix: before, UID: &uid}, nil, nil
-		}
-		return config.Peer{Unix: path}, nil, nil
-	}
-	address, ok := strings.CutPrefix(s, "tcp:")
-	address, file, hasFile := strings.Cut(address, ",")
-	if _, _, err := net.SplitHostPort(address); !ok || !hasFile || err != nil {
-		return config.Peer{}, nil, EndpointError(s)
-	}
-	c, err := config.LoadClient(file)
-	if err != nil {
-		return config.Peer{}, nil, err
-	}
-	id, err := identity.Load(filesOf(c.TLS))
-	if err != nil {
-		return config.Peer{}, nil, fmt.Errorf("%s: %w", file, err)
-	}
-	return config.Peer{TCP: address, Name: c.Name}, id, nil
 }
 
 // LateHandler answers not_ready until it gets its handler. A process publishes its keys before they are certified, and

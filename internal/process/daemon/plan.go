@@ -31,6 +31,7 @@ type Plan struct {
 
 	Key         string          // of the endpoint: internal or admin
 	Endpoint    config.Endpoint // for sidecars or operators
+	Tokens      config.Tokens   // admit operators at its TCP address
 	Descriptors bool            // requests to it may pass a descriptor
 	Listens     []Place         // further addresses
 	Grace       time.Duration   // how long a process that ends waits for open requests
@@ -53,11 +54,14 @@ func (p Plan) Observer(roles []Role) *Observer {
 	for _, r := range roles {
 		purposes = append(purposes, r.Purpose)
 	}
-	secret := slices.Concat(p.Secret, p.Custody.SecretFiles(purposes...))
+	secret := slices.Concat(p.Secret, []string{p.Tokens.Read, p.Tokens.Operate}, p.Custody.SecretFiles(purposes...))
 	public := slices.Concat(p.Public, p.Custody.PublicFiles(),
 		[]string{p.File.Path, p.Manifest, p.Trust.Registry, p.Trust.Auditor, p.Trust.Bundle})
 	if t := p.TLS; t != nil {
 		secret, public = append(secret, t.Key, t.Token), append(public, t.Certificate, t.Authorities)
+	}
+	if t := p.Tracing; t != nil {
+		secret, public = append(secret, t.HeadersFile), append(public, t.CA)
 	}
 	slices.Sort(secret)
 	slices.Sort(public)
@@ -89,8 +93,8 @@ func (p *Plan) places() []Place {
 	return all
 }
 
-// Place is an address on which a process listens, with the key of its configuration that names it. Either Address or
-// Unix is set, or neither where the key is left out.
+// Place is where a process listens, with the key of its configuration that names it. Address, Unix or both are set, or
+// neither where the key is left out.
 type Place struct{ Key, Address, Unix string }
 
 // PlaceOf returns the place of an endpoint.
@@ -115,8 +119,9 @@ func (p Place) check() error {
 			return fmt.Errorf("the folder of the socket %s cannot be used (%w): make it, or name another", p.Unix,
 				errors.Unwrap(err))
 		}
-		_, err := isStale(p.Unix)
-		return err
+		if _, err := isStale(p.Unix); err != nil {
+			return err
+		}
 	}
 	if p.Address == "" {
 		return nil

@@ -4,6 +4,7 @@
 //	run.go           the order in which it starts, reloads and ends
 //	plan.go          the files and addresses that it takes from its configuration
 //	endpoint.go      the endpoint for other processes and operators, and the users that it admits
+//	named.go         an endpoint that a command line names
 //	descriptor.go    descriptors that come with requests
 //	listener.go      bounds on the connections of strangers
 //	tls.go           the TLS certificate of a listener
@@ -40,6 +41,7 @@ import (
 	"github.com/actionproof/mediator/internal/confine"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/keystore"
+	"github.com/actionproof/mediator/internal/tracing"
 )
 
 // Process holds the parts of each process, for as long as it runs.
@@ -54,13 +56,14 @@ type Process struct {
 	Confined *confine.Confined        // nil until Confine
 	Trust    trustFollowers           // empty in the trigger service and the node, which verify nothing by the bundle
 	Identity *identity.Identity       // nil without tls
+	Tracing  *tracing.Tracing         // nil if nothing is traced
 
 	KeySuffix string // ends the names of this process's keys, after a slash, if no other process has them: see OwnKeys
 
 	// Followed, if it is set in Roles, gets the current trust after that has taken over a changed bundle.
 	Followed func(*TrustFollower)
 
-	Address net.Addr    // of the endpoint; nil until it is open
+	Address net.Addr    // the endpoint's TCP address; nil without one, and until it is open
 	Ready   atomic.Bool // the process does its work
 
 	follow       func(ctx context.Context)           // renews the Identity; nil without one
@@ -112,7 +115,8 @@ func (p *Process) Mux(checks ...Check) *http.ServeMux {
 }
 
 func (p *Process) metrics(mux *http.ServeMux) {
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{}))
+	// exemplars need OpenMetrics
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Metrics, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 }
 
 // probes answers what everyone may ask: the metrics and the health of a process whose Mux is made.

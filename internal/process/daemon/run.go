@@ -13,8 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/descriptor"
 	"github.com/actionproof/mediator/internal/logs"
+	"github.com/actionproof/mediator/internal/tracing"
 	"github.com/actionproof/mediator/policy"
 )
 
@@ -92,6 +94,10 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 		return err
 	}
 	defer p.Keys.Close()
+	if t := plan.Tracing; t != nil {
+		p.Tracing = tracing.New(tracing.Options{Service: "mediator-" + name, Collector: t.Of(), Sample: t.Sample, Log: log,
+			Metrics: p.Metrics})
+	}
 	return (&running[C]{p, service, load, &Configured[C]{Config: c, Plan: plan}}).run(ctx)
 }
 
@@ -118,36 +124,78 @@ func (r *running[C]) run(ctx context.Context) error {
 	if err := r.openKeys(ctx); err != nil {
 		return err
 	}
-	l, err := Listen(plan.Endpoint, r.Identity, r.Log)
+	open, err := r.listen(plan)
 	if err != nil {
-		return fmt.Errorf("%s: %w", plan.Key, err)
-	}
-	r.Address = l.Addr()
-	if plan.Descriptors {
-		l = descriptor.Listener(l)
+		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	handler, err := r.service.Begin(ctx, group)
 	if err != nil {
-		return errors.Join(err, l.Close())
+		return errors.Join(err, open.close())
 	}
-	group.Go(func() error {
-		return Serve(ctx, l, r.admitting(plan.Endpoint, handler), Limits{}, plan.Grace, r.Log)
-	})
+	if t := r.Tracing; t != nil {
+		handler = tracing.Handler(t, handler)
+		group.Go(func() error { t.Run(ctx); return nil })
+	}
+	for _, p := range open {
+		group.Go(func() error { return Serve(ctx, p, p.serves(handler), p.limits, p.grace, r.Log) })
+	}
 	if r.Identity != nil {
 		group.Go(func() error { r.KeepIdentity(ctx); return nil })
-	}
-	if plan.Probes != nil {
-		probes, err := net.Listen("tcp", plan.Probes.Listen)
-		if err != nil {
-			return errors.Join(fmt.Errorf("probes.listen: %w", err), l.Close())
-		}
-		group.Go(func() error { return Serve(ctx, probes, r.probes(), PublicLimits, time.Second, r.Log) })
 	}
 	group.Go(func() error { r.Reloader.Watch(ctx); return nil })
 	r.registers(ctx, group, plan)
 	group.Go(func() error { return r.start(ctx, group) })
 	return group.Wait()
+}
+
+// port is an open address with its handler and limits.
+type port struct {
+	net.Listener
+	serves func(endpoint http.Handler) http.Handler
+	limits Limits
+	grace  time.Duration
+}
+
+type openPorts []port
+
+func (all openPorts) close() error {
+	var errs []error
+	for _, p := range all {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// listen opens the addresses of the endpoint, and that of the probes if there is one.
+func (r *running[C]) listen(plan Plan) (open openPorts, err error) {
+	for _, e := range plan.Endpoint.Parts() {
+		listen := Listen
+		if e.TCP != "" && plan.Tokens != (config.Tokens{}) {
+			listen = ListenOpen
+		}
+		l, err := listen(e, r.Identity, r.Log)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", plan.Key, err), open.close())
+		}
+		if e.TCP != "" {
+			r.Address = l.Addr()
+		}
+		if plan.Descriptors {
+			l = descriptor.Listener(l)
+		}
+		open = append(open, port{Listener: l, grace: plan.Grace, serves: func(h http.Handler) http.Handler {
+			return r.admitting(e, plan.Tokens, h)
+		}})
+	}
+	if plan.Probes != nil {
+		l, err := net.Listen("tcp", plan.Probes.Listen)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("probes.listen: %w", err), open.close())
+		}
+		open = append(open, port{l, func(http.Handler) http.Handler { return r.probes() }, PublicLimits, time.Second})
+	}
+	return open, nil
 }
 
 // start waits for the files of the deployment: the manifest, the pinned keys, and a bundle with the certificates.

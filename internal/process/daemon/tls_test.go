@@ -43,7 +43,7 @@ func tlsEndpoint(t *testing.T, a *tlstest.Authority, callers ...string) (*Proces
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, l, p.admitting(e, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		done <- Serve(ctx, l, p.admitting(e, config.Tokens{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			caller, _ := wire.CallerOf(r.Context())
 			wire.Write(w, caller.ID, nil)
 		})), Limits{}, time.Minute, p.Log)

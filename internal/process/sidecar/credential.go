@@ -2,64 +2,106 @@ package sidecar
 
 import (
 	"context"
-	"maps"
-	"slices"
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"strings"
-	"sync"
+
+	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keystore"
-	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/proxy/forward"
+	"github.com/actionproof/mediator/proxy/credential"
 )
 
 const credentialRole = "api_credential"
 
-// makeCredentials makes the credentials of the rules, by the names of the rules. Those in Vault are unread: readSecrets
-// reads them, which needs a login.
-func (p *sidecar) makeCredentials(c *config.Sidecar) (map[string]*forward.Credential, []*vault.Secret, error) {
-	all := make(map[string]*forward.Credential)
-	shared := make(map[config.VaultSecret]*vault.Secret) // rules can name the same secret
-	for rule, r := range c.Credentials() {
-		var source forward.SecretSource
-		var err error
-		if r.Vault == nil {
-			source, err = newFileSecret(r.File)
-		} else {
-			at := config.VaultSecret{Path: strings.ReplaceAll(r.Vault.Path, "{rule}", rule), Field: r.Vault.Field}
-			if shared[at] == nil {
-				shared[at], err = p.vaultSecret(at)
-			}
-			source = shared[at]
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		if all[rule], err = forward.NewCredential(r.HeaderName(), r.Prefix, r.Half(), source); err != nil {
-			return nil, nil, err
-		}
-	}
-	return all, slices.Collect(maps.Values(shared)), nil
+// credentials are those of one configuration.
+type credentials struct {
+	byRule map[string]*credential.Credential
+	// inVault are the sources in Vault, by what they read. They need a login: see read.
+	inVault map[string]credential.Source
+	// tokens are the sources of tokens, by their configuration. Rules can share one, and a reload keeps it: a refresh
+	// token is used once.
+	tokens map[string]credential.Source
 }
 
-func (p *sidecar) vaultSecret(at config.VaultSecret) (_ *vault.Secret, err error) {
+// makeCredentials makes the credentials of the rules.
+func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
+	all := credentials{make(map[string]*credential.Credential), make(map[string]credential.Source),
+		make(map[string]credential.Source)}
+	shared := make(map[string]*vault.Secret) // rules can name the same secret
+	for rule, r := range c.Credentials() {
+		form, err := r.Form()
+		if err != nil {
+			return all, err
+		}
+		var source credential.Source
+		switch {
+		case r.OAuth != nil:
+			source = p.token(all, *r.OAuth, func() credential.Source {
+				return credential.OAuth(r.OAuth.Options(c.State, p))
+			})
+		case r.Google != nil:
+			source = p.token(all, *r.Google, func() credential.Source { return credential.Google(r.Google.Options(p)) })
+		case r.Vault != nil:
+			source, err = p.inVault(rule, r, shared)
+			all.inVault["the credential of the rule "+rule+" in Vault"] = source
+		default:
+			source, err = credential.File(r.File, r.Parse())
+		}
+		if err != nil {
+			return all, err
+		}
+		if all.byRule[rule], err = credential.New(source, form); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// token returns the source of tokens for a configuration, made by create if there is none yet.
+func (p *sidecar) token(all credentials, of any, create func() credential.Source) credential.Source {
+	key := fmt.Sprintf("%T", of)
+	if text, err := json.Marshal(of); err == nil {
+		key += string(text)
+	}
+	if all.tokens[key] == nil && p.current != nil {
+		all.tokens[key] = p.current.credentials.tokens[key]
+	}
+	if all.tokens[key] == nil {
+		all.tokens[key] = create()
+	}
+	return all.tokens[key]
+}
+
+// RoundTrip reaches token endpoints as upstreams are reached by the present configuration.
+func (p *sidecar) RoundTrip(r *http.Request) (*http.Response, error) {
+	return p.transport.Load().RoundTrip(r)
+}
+
+func (p *sidecar) inVault(rule string, r *config.Credential, shared map[string]*vault.Secret) (credential.Source, error) {
 	if p.secrets == nil {
+		var err error
 		if p.secrets, err = keystore.Secrets(p.Keys, credentialRole); err != nil {
 			return nil, err
 		}
 	}
-	return p.secrets.Secret(at.Path, at.Field), nil
+	path := strings.ReplaceAll(r.Vault.Path, "{rule}", rule)
+	if shared[path] == nil {
+		shared[path] = p.secrets.Secret(path)
+	}
+	return credential.Vault(shared[path], r.Vault.Fields(r)), nil
 }
 
-// readSecrets reads each secret once. With mayWait it waits until Vault gives them.
-func (p *sidecar) readSecrets(ctx context.Context, secrets []*vault.Secret, mayWait bool) (err error) {
-	for _, s := range secrets {
-		read := func() (string, error) { return s.Secret(ctx) }
+// read reads each credential in Vault once. With mayWait it waits until Vault gives them.
+func (c credentials) read(ctx context.Context, log *zap.Logger, mayWait bool) (err error) {
+	for what, source := range c.inVault {
+		read := func() (credential.Value, error) { return source.Current(ctx) }
 		if mayWait {
-			_, err = await.For(ctx, p.Log, s.String(), nil, read)
+			_, err = await.For(ctx, log, what, nil, read)
 		} else {
 			_, err = read()
 		}
@@ -68,40 +110,4 @@ func (p *sidecar) readSecrets(ctx context.Context, secrets []*vault.Secret, mayW
 		}
 	}
 	return nil
-}
-
-// fileSecret is a secret in a file. It is read at the start, and again after an upstream has refused it, so an operator
-// replaces a credential by replacing the file.
-type fileSecret struct {
-	path string
-
-	mu     sync.Mutex // guards the fields below
-	secret string
-	stale  bool
-}
-
-func newFileSecret(path string) (*fileSecret, error) {
-	secret, err := files.ReadSecret(path, 1)
-	return &fileSecret{path: path, secret: secret}, err
-}
-
-// Secret returns the secret.
-func (f *fileSecret) Secret(context.Context) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.stale {
-		secret, err := files.ReadSecret(f.path, 1)
-		if err != nil {
-			return "", refusal.New("custody_unavailable", "the file of the credential cannot be read any more")
-		}
-		f.secret, f.stale = secret, false
-	}
-	return f.secret, nil
-}
-
-// Refused makes the next use read the file again, unless the refused secret is no longer the current one.
-func (f *fileSecret) Refused(secret string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stale = f.stale || secret == f.secret
 }

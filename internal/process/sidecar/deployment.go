@@ -18,6 +18,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/own"
 )
 
 // deployment compares the manifest with what this sidecar and the other processes observe, again and again.
@@ -30,8 +32,11 @@ type deployment struct {
 	manifest *policy.Manifest
 	hash     string // of the manifest
 	log      *zap.Logger
+	purposes map[string]match.Purpose // by the names of the rules
 	// reputation returns the reputation of the agent that posts.
 	reputation func(context.Context) *admin.Reputation
+	above      above
+	rules      own.Rules // as agents see them
 
 	mu    sync.Mutex         // held while observing
 	all   []look.Observation // the last observations
@@ -173,6 +178,7 @@ func (p *sidecar) posts(ctx context.Context) error {
 			return err
 		},
 		p.transparency.ready,
+		d.above.posts,
 	} {
 		if err := check(ctx); err != nil {
 			return err
@@ -196,15 +202,22 @@ func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
 	return d.seen.Load().controls
 }
 
+// Purpose says what the rule of this name is for.
+func (d *deployment) Purpose(rule string) match.Purpose { return d.purposes[rule] }
+
 // Reputation returns the reputation that a post would have now; nil if the manifest believes none.
 func (d *deployment) Reputation(ctx context.Context) *admin.Reputation { return d.reputation(ctx) }
 
+// Rules returns the rules by which the sidecar judges calls.
+func (d *deployment) Rules() own.Rules { return d.rules }
+
 // openDeployment observes the deployment for the first time for a snapshot. Earlier contradictions stay until an
 // observation shows that they are mended.
-func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
+func (p *sidecar) openDeployment(ctx context.Context, s *snapshot, rules own.Rules) *deployment {
 	d := &deployment{
-		own: s.Observer, manifest: s.Manifest, hash: s.Strict.ManifestHash, log: p.Log, peers: p.admin.Peers,
-		more: func() []look.Observation { return []look.Observation{observeKeys(s.Trust.Verifier.Trust())} },
+		rules: rules, own: s.Observer, manifest: s.Manifest, hash: s.Strict.ManifestHash, log: p.Log, peers: p.admin.Peers,
+		purposes: s.Config.Purposes(),
+		more:     func() []look.Observation { return []look.Observation{observeKeys(s.Trust.Verifier.Trust())} },
 		runs: func(ctx context.Context) []*observe.Run {
 			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // one that hangs must not hold up the others
 			defer cancel()
@@ -213,6 +226,7 @@ func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
 		},
 		none:       p.sessions.None,
 		reputation: func(ctx context.Context) *admin.Reputation { return p.reputation(ctx, s) },
+		above:      above{s.Config, s.transport},
 	}
 	if p.current != nil {
 		d.all = p.current.deployment.lastObservations()

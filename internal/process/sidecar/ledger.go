@@ -17,15 +17,15 @@ import (
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-// openLedger opens the ledger, and returns its transparency log too. It refuses one that replaced the last one of this
-// sidecar. logged gets word of each change of the log.
-func openLedger(ctx context.Context, c *config.Sidecar, logged func(), log *zap.Logger) (*ledger.Watched, ledger.Log,
+// openLedger opens the ledger, and returns its further parts too. It refuses one that replaced the last one of this
+// sidecar. logged and ended are as for openStore.
+func openLedger(ctx context.Context, c *config.Sidecar, logged, ended func(), log *zap.Logger) (*ledger.Watched, store,
 	error) {
 	_, known, err := ledger.LastSeen(markFile(c))
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := openStore(ctx, c, known, logged)
+	s, err := openStore(ctx, c, known, logged, ended)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,29 +41,34 @@ func openLedger(ctx context.Context, c *config.Sidecar, logged func(), log *zap.
 // markFile identifies the ledger that the sidecar used last.
 func markFile(c *config.Sidecar) string { return filepath.Join(c.State, "ledger-mark.json") }
 
-// store is a ledger with its transparency log.
+// store is a ledger with its transparency log and its list of records to export.
 type store interface {
 	ledger.Identified
 	ledger.Log
+	ledger.Exports
 }
 
 // openStore opens the ledger: a file or a PostgreSQL database. It makes no new file for a known ledger. If the
-// configuration has a transparency log, the ledger keeps it, and logged gets word of each change.
-func openStore(ctx context.Context, c *config.Sidecar, known bool, logged func()) (store, error) {
+// configuration has a transparency log, the ledger keeps it, and logged gets word of each change. If it has an audit
+// export, the ledger keeps the list, and ended gets word of each record.
+func openStore(ctx context.Context, c *config.Sidecar, known bool, logged, ended func()) (store, error) {
 	retention := c.Retention.Or(ledger.DefaultRetention)
 	if c.TransparencyLog == nil {
 		logged = nil
 	}
+	if c.AuditExport == nil {
+		ended = nil
+	}
 	if c.LedgerDSN == "" {
 		return sqlite.Open(ctx, filepath.Join(c.State, "ledger.db"),
-			sqlite.Options{Now: time.Now, Retention: retention, Known: known, Logged: logged})
+			sqlite.Options{Now: time.Now, Retention: retention, Known: known, Logged: logged, Ended: ended})
 	}
 	name, held, err := postgres.Instance(c.State)
 	if err != nil {
 		return nil, err
 	}
 	l, err := postgres.Open(ctx, c.LedgerDSN, postgres.Options{Now: time.Now, Retention: retention, Instance: name,
-		Chains: filepath.Join(c.State, "chains"), Logged: logged})
+		Chains: filepath.Join(c.State, "chains"), Logged: logged, Ended: ended})
 	if err != nil {
 		return nil, errors.Join(err, held.Close())
 	}
@@ -102,7 +107,7 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 			"there is no change to accept: the sidecar configured in %s has not used a ledger yet",
 			path)
 	}
-	s, err := openStore(ctx, c, false, func() {})
+	s, err := openStore(ctx, c, false, func() {}, func() {})
 	if err != nil {
 		return a, err
 	}

@@ -24,7 +24,8 @@ func TestLedgerRetention(t *testing.T) {
 		"for a day, old":   {config.Duration(day), 25 * time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, _, err := openLedger(t.Context(), &config.Sidecar{State: t.TempDir(), Retention: tt.retention}, nil, zap.NewNop())
+			l, _, err := openLedger(t.Context(), &config.Sidecar{State: t.TempDir(), Retention: tt.retention}, nil,
+				nil, zap.NewNop())
 			check.Must(t, err)
 			defer l.Close()
 			now := time.Now()

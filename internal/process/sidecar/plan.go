@@ -19,7 +19,8 @@ import (
 func Plan(c *config.Sidecar) (daemon.Plan, error) {
 	p := daemon.Plan{
 		File: c.File, Process: c.Process, Manifest: c.Manifest,
-		Key: "admin", Endpoint: c.Admin, Descriptors: true, Grace: c.Timeouts.Shutdown.Or(20 * time.Second),
+		Key: "admin", Endpoint: c.Admin.Endpoint, Tokens: c.Admin.Tokens, Descriptors: true,
+		Grace:   c.Timeouts.Shutdown.Or(20 * time.Second),
 		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
 		Secret: []string{
 			c.CA.Dir, c.Gate.SecretFile, filepath.Join(c.State, "ledger.db"),
@@ -55,6 +56,10 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 			p.Connect = append(p.Connect, daemon.Port(u.Address.Port()))
 		}
 	}
+	if u := c.UpstreamProxy; u != nil {
+		p.Connect = append(p.Connect, daemon.Port(c.Proxy.Port))
+		p.Public, p.Secret = append(p.Public, u.CA), append(p.Secret, u.CredentialFile)
+	}
 	for _, u := range c.Upstreams {
 		p.Public = append(p.Public, u.CA)
 	}
@@ -68,7 +73,8 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 		p.Public = append(p.Public, n.Unix)
 	}
 	for _, r := range c.Credentials() {
-		p.Secret = append(p.Secret, r.File) // empty for a credential in Vault
+		files, urls := r.Uses()
+		p.Secret, p.Connect = append(p.Secret, files...), append(p.Connect, urls...)
 	}
 	if usesVault(c) {
 		p.Secret = append(p.Secret, c.Custody.SecretFiles(credentialRole)...)
@@ -81,6 +87,12 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 		if t.Accepts != nil {
 			p.Connect = append(p.Connect, t.Accepts.URLs()...)
 		}
+	}
+	if e := c.AuditExport; e != nil && e.OTLP != nil {
+		p.Connect = append(p.Connect, e.OTLP.Endpoint)
+		p.Secret, p.Public = append(p.Secret, e.OTLP.HeadersFile), append(p.Public, e.OTLP.CA)
+	} else if e != nil {
+		p.Write = append(p.Write, filepath.Dir(e.File))
 	}
 	err := p.UseDatabase(c.Ledger.Postgres, c.LedgerDSN)
 	return p, err

@@ -11,9 +11,11 @@
 //	node.go        the parts that use the node
 //	ledger.go      used ids and records
 //	transparency.go  the transparency log
+//	export.go    the audit export
 //	botauth.go     the signatures of requests
 //	ca.go          the interception CA
 //	looker.go      the child that observes processes
+//	proxy.go       the upstream proxy
 //	plan.go        the files and addresses that the process uses
 package sidecar
 
@@ -29,6 +31,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -38,6 +41,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/auditexport"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/observe"
@@ -47,7 +51,6 @@ import (
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/node"
 	"github.com/actionproof/mediator/proxy/receipts"
@@ -81,6 +84,8 @@ type sidecar struct {
 	ca           *intercept.CA
 	ledger       *ledger.Watched // below the queue
 	record       *ledger.Queue
+	exporter     *auditexport.Exporter      // nil without one
+	exports      ledger.Exports             // for the exporter
 	transparency *transparency              // nil without one
 	botKey       *signer.Rotation           // nil if no request is signed
 	signers      map[string]*botauth.Signer // of requests, by the form that a rule names
@@ -90,18 +95,19 @@ type sidecar struct {
 	triggers     *trigger.Client
 	control      *policy.Client
 	metrics      *proxy.Metrics
-	guard        *guardWatch // nil if the configuration has no guard
+	proxied      *prometheus.CounterVec // connections through the upstream proxy
+	guard        *guardWatch            // nil if the configuration has no guard
 	ownAddresses []netip.AddrPort
 
-	// The credentials of the first configuration, and those in Vault, which are still unread.
-	credentials map[string]*forward.Credential
-	unread      []*vault.Secret
+	credentials credentials // of the first configuration; those in Vault are still unread
 
-	admin    *admin.Server
-	handler  *proxy.Handler
-	current  *snapshot                  // nil until Serve; only a reload changes it
-	observed atomic.Pointer[deployment] // of current, for the metrics
-	accepted atomic.Pointer[accepted]   // of current, for reputations
+	admin     *admin.Server
+	handler   *proxy.Handler
+	current   *snapshot                          // nil until Serve; only a reload changes it
+	observed  atomic.Pointer[deployment]         // of current, for the metrics
+	accepted  atomic.Pointer[accepted]           // of current, for reputations
+	inUse     atomic.Pointer[credentials]        // of current, for the metrics
+	transport atomic.Pointer[upstream.Transport] // of current, for token endpoints
 }
 
 // Run runs the sidecar until ctx ends.
@@ -170,7 +176,7 @@ func (p *sidecar) Open(ctx context.Context) (err error) {
 	if p.metrics, err = proxy.NewMetrics(p.Metrics); err != nil {
 		return err
 	}
-	if p.credentials, p.unread, err = p.makeCredentials(c); err != nil {
+	if p.credentials, err = p.makeCredentials(c); err != nil {
 		return err
 	}
 	if p.ca, err = openCA(c); err != nil {
@@ -212,7 +218,7 @@ func (p *sidecar) Close() {
 }
 
 // ReadSecrets waits for the credentials in Vault.
-func (p *sidecar) ReadSecrets(ctx context.Context) error { return p.readSecrets(ctx, p.unread, true) }
+func (p *sidecar) ReadSecrets(ctx context.Context) error { return p.credentials.read(ctx, p.Log, true) }
 
 // Begin implements [daemon.Service].
 func (p *sidecar) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
@@ -248,6 +254,7 @@ func (p *sidecar) connect() {
 		Triggers: p.triggers,
 		Watch:    p.watch, Runtime: p.name, Proxy: c.Listen, CAFile: c.CAFile(), CA: p.ca.CertificatePEM(),
 		Agent: c.Agent.UID, Posts: p.posts, Learning: c.Session.Learning, Enforcement: p.enforced,
+		Console: c.ConsoleAddress(),
 		Peers: []admin.Peer{
 			{Name: "trigger", At: c.Trigger, Identity: p.Identity,
 				Sees: []string{evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, look.Human}},
@@ -295,12 +302,13 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	if redirected != nil {
 		addresses = append(addresses, redirected.Addr())
 	}
-	if _, tcp := p.Address.(*net.TCPAddr); tcp {
+	if p.Address != nil {
 		addresses = append(addresses, p.Address)
 	}
 	if p.ownAddresses, err = upstream.OwnAddresses(addresses...); err != nil {
 		return err
 	}
+	p.ownAddresses = append(p.ownAddresses, netip.MustParseAddrPort(c.ConsoleAddress())) // checked by the configuration
 	if t := p.transparency; t != nil {
 		if err := t.publish(ctx, group, p.Log); err != nil {
 			return err
@@ -312,6 +320,9 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	}
 	p.handler = proxy.NewHandler(s.pipeline)
 	p.activate(s)
+	if p.exporter != nil {
+		group.Go(func() error { p.exporter.Run(ctx, p.exports); return nil })
+	}
 	p.Log.Info("listening", zap.String("proxy", listener.Addr().String()))
 	return p.serveProxy(ctx, group, listener, agents, redirected)
 }

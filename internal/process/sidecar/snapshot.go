@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/deployed"
@@ -20,7 +19,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
@@ -30,7 +28,7 @@ import (
 // the bundle. A call uses one snapshot from its beginning to its end.
 type snapshot struct {
 	*daemon.Configured[config.Sidecar]
-	credentials map[string]*forward.Credential
+	credentials credentials
 
 	// Made by build.
 	accepted   *accepted
@@ -46,12 +44,11 @@ func (p *sidecar) Next(ctx context.Context, next *daemon.Configured[config.Sidec
 		return nil, err
 	}
 	s := &snapshot{Configured: next}
-	var inVault []*vault.Secret
 	var err error
-	if s.credentials, inVault, err = p.makeCredentials(next.Config); err != nil {
+	if s.credentials, err = p.makeCredentials(next.Config); err != nil {
 		return nil, err
 	}
-	if err := p.readSecrets(ctx, inVault, false); err != nil {
+	if err := s.credentials.read(ctx, p.Log, false); err != nil {
 		return nil, err
 	}
 	return func() error {
@@ -99,7 +96,7 @@ func (p *sidecar) checkControl(ctx context.Context, strict *policy.Strict) error
 func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	c := s.Config
 	s.transport = upstream.NewTransport(upstream.Options{
-		Dialer:                upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.ownAddresses},
+		Dialer:                upstream.Dialer{Hosts: c.UpstreamHosts, Own: p.ownAddresses, Proxy: p.upstreamProxy(c)},
 		ResponseHeaderTimeout: c.Timeouts.ResponseHeader.Or(10 * time.Minute), Now: time.Now,
 		Connections: c.Limits.Load().Connections(),
 	})
@@ -129,7 +126,7 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 		RecordOptions: proxy.RecordOptions{Record: p.record, Metrics: p.metrics, Log: p.Log},
 		NetworkOptions: proxy.NetworkOptions{
 			Transport: s.transport, Node: p.node, Destination: s.destination(), HangUp: c.WebSocketRefusal == "close",
-			CAPEM: p.ca.CertificatePEM(),
+			CAPEM: p.ca.CertificatePEM(), Propagate: c.PropagateTraces,
 		},
 		BoundsOptions: proxy.BoundsOptions{
 			Timeouts: proxy.Timeouts{
@@ -141,6 +138,9 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	if p.reputations != nil {
 		o.Reputations = p.reputations
 	}
+	if p.Tracing != nil {
+		o.Tracer = p.Tracing
+	}
 	if t := p.transparency; t != nil && t.c.RequireWitness {
 		o.Witnessed = t.wait
 	}
@@ -150,7 +150,7 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	if s.pipeline, err = proxy.NewPipeline(o); err != nil {
 		return err
 	}
-	s.deployment = p.openDeployment(ctx, s)
+	s.deployment = p.openDeployment(ctx, s, rules.Shown())
 	return nil
 }
 
@@ -177,9 +177,12 @@ func (p *sidecar) activate(next *snapshot) {
 		p.Log.Warn("a warning about the configuration",
 			zap.String("code", w.Code), zap.String("key", w.Key), zap.String("warning", w.Sentence))
 	}
+	p.export(next.Config.AuditExport)
 	p.admin.SetDeployment(next.deployment)
 	p.observed.Store(next.deployment)
 	p.accepted.Store(next.accepted)
+	p.inUse.Store(&next.credentials)
+	p.transport.Store(next.transport)
 	if old := p.current; old != nil {
 		old.stop()
 		old.transport.CloseIdleConnections()
@@ -197,7 +200,7 @@ func (p *sidecar) rules(s *snapshot) (*rules.Rules, error) {
 	actions, egress := slices.Clone(c.ActionRules), slices.Clone(c.EgressRules)
 	for i := range actions {
 		a := &actions[i]
-		a.Credential, a.Gate, a.Sign = s.credentials[a.Name], own, p.signers[c.Actions[i].Sign]
+		a.Credential, a.Gate, a.Sign = s.credentials.byRule[a.Name], own, p.signers[c.Actions[i].Sign]
 		api := c.Actions[i].API
 		if api == nil {
 			continue
@@ -212,7 +215,7 @@ func (p *sidecar) rules(s *snapshot) (*rules.Rules, error) {
 		a.Gate, a.TakesPart = client, true
 	}
 	for i := range egress {
-		egress[i].Credential, egress[i].Sign = s.credentials[egress[i].Name], p.signers[c.Egress[i].Sign]
+		egress[i].Credential, egress[i].Sign = s.credentials.byRule[egress[i].Name], p.signers[c.Egress[i].Sign]
 	}
 	return rules.New(actions, egress, s.Config.Denied)
 }

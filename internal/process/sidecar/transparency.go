@@ -23,7 +23,6 @@ import (
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/session"
 	"github.com/actionproof/mediator/translog"
@@ -94,12 +93,24 @@ func LogKeys(ctx context.Context, c *config.Sidecar, key custody.Key) (all []tra
 
 func (p *sidecar) openLedger(ctx context.Context) (err error) {
 	t := p.transparency
-	if t == nil {
-		p.ledger, _, err = openLedger(ctx, p.config, nil, p.Log)
-	} else {
-		p.ledger, t.ledger, err = openLedger(ctx, p.config, t.logged, p.Log)
+	logged, ended := func() {}, func() {}
+	if t != nil {
+		logged = t.logged
 	}
-	return err
+	if err := p.addExporter(); err != nil {
+		return err
+	}
+	if p.exporter != nil {
+		ended = p.exporter.Wake
+	}
+	var s store
+	if p.ledger, s, err = openLedger(ctx, p.config, logged, ended, p.Log); err != nil {
+		return err
+	}
+	if p.exports = s; t != nil {
+		t.ledger = s
+	}
+	return nil
 }
 
 // beginTransparency begins the log, if there is one, before the first session.
@@ -108,7 +119,7 @@ func (p *sidecar) beginTransparency(ctx context.Context, group *errgroup.Group) 
 	if t == nil {
 		return nil
 	}
-	if err := t.begin(ctx, group, p.config); err != nil {
+	if err := t.begin(ctx, group, p.config, p.witnessClient()); err != nil {
 		return err
 	}
 	t.follow(p.sessions)
@@ -124,7 +135,8 @@ func (t *transparency) logged() {
 }
 
 // begin resumes the log, whose key is open, and lets it run until ctx ends.
-func (t *transparency) begin(ctx context.Context, group *errgroup.Group, c *config.Sidecar) error {
+func (t *transparency) begin(ctx context.Context, group *errgroup.Group, c *config.Sidecar, witnesses *http.Client,
+) error {
 	keys, err := LogKeys(ctx, c, t.key)
 	if err != nil {
 		return err
@@ -142,7 +154,7 @@ func (t *transparency) begin(ctx context.Context, group *errgroup.Group, c *conf
 			"the policy %s names another key of the log than the custody has: mediator log key prints them", t.c.Policy)
 	}
 	log, err := translog.New(ctx, t.ledger, translog.Options{Key: keys[i], Former: keys, Policy: policy,
-		Interval: time.Duration(t.c.Interval), Now: time.Now, Client: witnessClient(), Failed: t.failed})
+		Interval: time.Duration(t.c.Interval), Now: time.Now, Client: witnesses, Failed: t.failed})
 	if err != nil {
 		return err
 	}
@@ -150,14 +162,6 @@ func (t *transparency) begin(ctx context.Context, group *errgroup.Group, c *conf
 	t.running.Store(log)
 	group.Go(func() error { log.Run(ctx); return nil })
 	return nil
-}
-
-// witnessClient makes the client for witnesses. Package translog bounds its requests.
-func witnessClient() *http.Client {
-	return &http.Client{CheckRedirect: wire.Stay, Transport: &http.Transport{
-		DialContext: (&net.Dialer{Timeout: 5 * time.Second}).DialContext, TLSHandshakeTimeout: 5 * time.Second,
-		IdleConnTimeout: 90 * time.Second, ForceAttemptHTTP2: true,
-	}}
 }
 
 func (t *transparency) failed(err error) {

@@ -117,8 +117,11 @@ const (
 // There is none for flow, nor for the state forwarded, which nearly every record has.
 func (d Dialect) Statement(q ledger.Query) string {
 	page, index := `SELECT started, seq, `+matches+`record END, `+matches+d.Artifacts+` END FROM posts `, `WHERE `
-	if q.Keys {
+	switch {
+	case q.Keys:
 		page = keysOnly
+	case q.Bare:
+		page = `SELECT started, seq, ` + matches + `record END, NULL FROM posts `
 	}
 	switch {
 	case q.Key != "":

@@ -434,11 +434,63 @@ class Adapters(unittest.TestCase):
 
     def test_no_spelling_goes_by(self) -> None:
         gate = KIT.gate()
-        routes = Routes(gate, MemoryStore(), {"POST /posts/{id}/x": route(gate)})
-        for path in ("/posts/1/x", "//posts/1//x/", "/posts/1/x\n", "/Posts/ü/X"):
-            self.assertIsNotNone(routes.find("POST", path), path)
-        for path in ("/posts/1", "/posts/1/2/x", "/"):
-            self.assertIsNone(routes.find("POST", path), path)
+        names = ("POST /posts/{id}/x", "PUT /files/{name:path}", "PUT /raw/{name:path}/x", "POST /")
+        routes = Routes(gate, MemoryStore(), dict.fromkeys(names, route(gate)))
+        for method, path in (
+            ("POST", "/posts/1/x"), ("POST", "//posts/1//x/"), ("POST", "/posts/1/x\n"), ("post", "/Posts/ü/X"),
+            ("POST", "/"), ("PUT", "/files/a/b"), ("PUT", "/files/"), ("PUT", "/files/a\nb/"), ("PUT", "/raw//x"),
+            ("PUT", "/raw/a/b/x"),
+        ):
+            self.assertIsNotNone(routes.find(method, "", {}, path), path)
+            for url, headers in (("?_method=" + method, {}), ("", {"X-HTTP-Method-Override": method})):
+                self.assertIsNotNone(routes.find("GET", url, headers, path), path)
+        for path in ("/posts/1", "/posts/1/2/x", "/files", "/x"):
+            self.assertIsNone(routes.find("POST", "", {}, path), path)
+        for name in ("POST /<id>", "POST /{id:int}", "POST /{id", "POST /a?b", "POST posts", "post /posts"):
+            with self.assertRaises(ValueError):
+                Routes(gate, MemoryStore(), {name: route(gate)})
+
+    def test_other_spellings_of_flask(self) -> None:
+        gate, app, made = KIT.gate(), flask.Flask(__name__), list[str]()
+
+        class Overriding:
+            """Takes the method from a header, as Flask's documentation shows."""
+
+            def __init__(self, app: Any) -> None:
+                self._app = app
+
+            def __call__(self, environ: Any, start: Any) -> Any:
+                method = environ.get("HTTP_X_HTTP_METHOD_OVERRIDE", environ["REQUEST_METHOD"])
+                return self._app({**environ, "REQUEST_METHOD": method}, start)
+
+        app.wsgi_app = wsgi.Middleware(Overriding(app.wsgi_app), gate=gate, store=MemoryStore(),
+                                       routes={"POST /größe": route(gate)})
+
+        @app.post("/größe")
+        def make() -> str:
+            made.append(flask.request.method)
+            return "made"
+
+        client = app.test_client()
+        self.assertIn(client.post("/größe", data=BODY).status_code, (400, 401))
+        self.assertEqual(client.get("/größe", headers={"X-HTTP-Method-Override": "POST"}).status_code, 400)
+        self.assertEqual(made, [])
+
+    def test_body_that_drips(self) -> None:
+        gate, said = KIT.gate(), list[int]()
+        inner: Any = None
+
+        async def drip() -> Any:
+            await asyncio.sleep(0.01)
+            return {"type": "http.request", "body": b" ", "more_body": True}
+
+        async def send(message: Any) -> None:
+            said.extend([message["status"]] if "status" in message else [])
+
+        scope = {"type": "http", "method": "POST", "path": "/posts", "headers": []}
+        asyncio.run(asgi.Middleware(inner, gate=gate, store=MemoryStore(), routes={"POST /posts": route(gate)},
+                                    body_timeout=0.1)(scope, drip, send))
+        self.assertEqual(said, [400])
 
 
 def dump(value: Any) -> bytes:

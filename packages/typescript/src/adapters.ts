@@ -51,7 +51,7 @@ function unread(code: string, detail: string): Verdict {
 }
 
 const PARSED = 'a body parser ran before this middleware, so the hash of the body cannot be known: ' +
-  'mount the middleware before it, or give the parser no route that is protected';
+  'mount the middleware before it';
 
 /** A judged request: pass says whether the handler gets it, and to how its answer is signed. */
 interface Judged { verdict: Verdict; pass: boolean; rawBody: Bytes; to: Answering | undefined }

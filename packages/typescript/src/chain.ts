@@ -72,7 +72,7 @@ export async function verifyDeployment(g: Openers, token: string): Promise<void>
 }
 
 async function verifyWork(g: Openers, { challengeToken, response }: Envelope, asked: a.Binding): Promise<Claims> {
-  refuseIf(!a.soundBinding(asked), 'artifact_malformed', 'the binding lacks a member, or one is too long');
+  a.checkBinding(asked);
   const c = await g.own(a.challengeToken, challengeToken, g.strict.maxChallengeAge);
   const wrong = (what: string): never => refuse('challenge_refused', what);
   if (!c.binding || !sameAction(c.binding, asked)) wrong('the challenge is for another operation');

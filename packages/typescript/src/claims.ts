@@ -120,6 +120,9 @@ export const soundBinding = (b: Binding, nonce = false): boolean =>
   within(b.subject, 256) && within(b.action, 256) && within(b.resource, 2048) && isHash(b.contentHash) &&
   (!nonce || within(b.nonce, 256));
 
+export const checkBinding = (b: Binding): void =>
+  refuseIf(!soundBinding(b), 'artifact_malformed', 'the binding lacks a member, or one is too long');
+
 export function bindingHash({ action, contentHash, nonce, resource, subject }: Binding): Promise<string> {
   return hash(canonical({ action, contentHash, ...(nonce && { nonce }), resource, subject }));
 }

@@ -224,8 +224,8 @@ const figure: Form = { n: 'i', state: 's' };
 const of = (form: Form, names: string): { [name: string]: Form } =>
   Object.fromEntries(names.split(' ').map((name) => [name, form]));
 const recordForm: Form = {
-  ...of('s', 'id flow state session? event? rule? subject? action? resource? method? host? path? scheme? carries? ' +
-    'unfit? message? result? contentHash? bindingHash? capabilityId? manifest? code? step? reason?'),
+  ...of('s', 'id flow state session? event? rule? subject? action? resource? method? host? path? scheme? via? ' +
+    'carries? unfit? message? result? contentHash? bindingHash? capabilityId? manifest? code? step? reason?'),
   'queryNames?': 'l', 'mcp?': of('s', 'method? tool?'), 'graphql?': [{ type: 's', fields: 'l' }], 'learning?': 'b',
   'tools?': [{ name: 's', 'hash?': 's', 'unnamed?': 'b' }],
   'model?': {

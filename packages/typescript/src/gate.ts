@@ -1,5 +1,5 @@
 // An API's gate: challenges, capabilities, and the verdict on each request.
-import { hash, newId, sameSecret, toBase64url, utf8 } from './bytes.js';
+import { type Bytes, hash, hmac, newId, sameSecret, toBase64url, utf8 } from './bytes.js';
 import * as a from './claims.js';
 import type { Claims } from './claims.js';
 import { attended, emptyEnvelope, same, sameAction, verifyChain, type Envelope } from './chain.js';
@@ -100,18 +100,16 @@ function failed(error: unknown, absent = false): Verdict {
 
 /** The gate's own secret, by which its tokens are authenticated. */
 export class Secret {
-  private constructor(private readonly key: CryptoKey, readonly id: string) {}
+  private constructor(private readonly bytes: Bytes, readonly id: string) {}
 
   static async of(text: string | Uint8Array): Promise<Secret> {
     const bytes = typeof text === 'string' ? utf8(text.replace(/\r?\n$/, '')) : new Uint8Array(text);
     refuseIf(bytes.length < 32, 'config_malformed', 'the secret has fewer than 32 bytes');
-    const key = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']);
-    const mac = new Uint8Array(await crypto.subtle.sign('HMAC', key, utf8('kid')));
-    return new Secret(key, `mac:${toBase64url(mac.subarray(0, 9))}`);
+    return new Secret(bytes, `mac:${toBase64url((await hmac(bytes, utf8('kid'))).subarray(0, 9))}`);
   }
 
   async mac(input: string): Promise<string> {
-    return toBase64url(new Uint8Array(await crypto.subtle.sign('HMAC', this.key, utf8(input))));
+    return toBase64url(await hmac(this.bytes, utf8(input)));
   }
 
   async sign(kind: a.Kind, claims: Claims): Promise<string> {
@@ -212,7 +210,7 @@ export class Gate {
   /** Gives out a challenge for a binding (JSON of a request to the challenge endpoint). Throws a Refusal. */
   async challenge(request: string | Uint8Array): Promise<Challenge> {
     const { nonce: _, ...asked } = document(request, emptyBinding, MAX_REQUEST, 'query_malformed');
-    refuseIf(!a.soundBinding(asked), 'artifact_malformed', 'the binding lacks a member, or one is too long');
+    a.checkBinding(asked);
     const binding = { ...asked, nonce: newId() };
     const { now } = this.clock();
     const [id, iat] = [newId(), Math.floor(now)];
@@ -308,8 +306,11 @@ export class Gate {
 
   /** Verifies a capability and the request proof over it against a binding. Throws a Refusal. */
   async authorize(token: string, proof: string, accessTokenHash: string, asked: a.Binding): Promise<Verdict> {
-    refuseIf(!a.soundBinding(asked), 'artifact_malformed', 'the binding lacks a member, or one is too long');
+    a.checkBinding(asked);
     const c = await this.own(a.capability, token, this.strict.maxCapabilityAge);
+    const { resource } = c.binding;
+    refuseIf(resource !== asked.resource, 'artifacts_mismatch', `the capability is for ${resource}, not ${
+      asked.resource}; if a proxy changes the path, set publicURL`);
     refuseIf(!sameAction(c.binding, asked), 'artifacts_mismatch', 'the capability is for another operation');
     refuseIf(!c.verificationConsumed || !c.runtime || !c.session || !c.decisionId || !c.grantId, 'artifact_missing',
       'the capability lacks a part of the chain');

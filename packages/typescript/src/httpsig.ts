@@ -1,5 +1,5 @@
 // Signatures of HTTP messages (RFC 9421) with Ed25519, and content digests (RFC 9530).
-import { type Bytes, fromBase64, sha256, toBase64url, utf8 } from './bytes.js';
+import { type Bytes, fromBase64, sha256, toBase64url, utf8, verifies } from './bytes.js';
 import { HeaderList, escapedPath } from './request.js';
 import { type Dictionary, type InnerList, type Item, type Params, parseDictionary, parseInnerList,
   spell } from './sfv.js';
@@ -185,7 +185,7 @@ export async function openBase(base: string, signature: Uint8Array, x: Uint8Arra
   Promise<{ values: Map<string, string>; params: SignatureParams }> {
   const by = base.length <= MAX_BASE && x.length === 32 &&
     await crypto.subtle.importKey('raw', x as Bytes, 'Ed25519', false, ['verify']).catch(() => undefined);
-  if (!by || !await crypto.subtle.verify('Ed25519', by, signature as Bytes, utf8(base))) {
+  if (!by || !await verifies(by, signature, utf8(base))) {
     return wrong('the signature is not by this key over this base');
   }
   const lines = base.split('\n');

@@ -28,10 +28,23 @@ export function strictJSON(input: string | Uint8Array, how: Strictness = {}): Js
 
 /** The canonical form of a JSON value. */
 export function canonical(value: Json): string {
+  if (isSorted(value)) return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
-  if (value === null || typeof value !== 'object') return JSON.stringify(value);
-  const names = Object.keys(value).sort(); // by UTF-16 code units
-  return `{${names.map((name) => `${JSON.stringify(name)}:${canonical(value[name]!)}`).join(',')}}`;
+  const of = value as Members;
+  const names = Object.keys(of).sort(); // by UTF-16 code units
+  return `{${names.map((name) => `${JSON.stringify(name)}:${canonical(of[name]!)}`).join(',')}}`;
+}
+
+/** Whether all names are in order already, as in what the mediator writes: then JSON.stringify is canonical. */
+function isSorted(value: Json): boolean {
+  if (Array.isArray(value)) return value.every(isSorted);
+  if (value === null || typeof value !== 'object') return true;
+  let last = '';
+  for (const name of Object.keys(value)) {
+    if (name < last || !isSorted(value[name]!)) return false;
+    last = name;
+  }
+  return true;
 }
 
 const STRING = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;

@@ -86,7 +86,7 @@ export class Judge {
     this.work = work;
     const { action = '', contentHash = '', resource = '', subject = '' } = r;
     const asked: a.Binding = { action, contentHash, resource, subject };
-    refuseIf(!a.soundBinding(asked), 'artifact_malformed', 'the binding lacks a member, or one is too long');
+    a.checkBinding(asked);
     refuseIf(!work.binding || !chain.sameAction(work.binding, asked), 'challenge_refused',
       "the challenge is for another subject, action, resource or content than the record's call");
     this.bound = work.bindingHash = await a.bindingHash(work.binding);

@@ -1,6 +1,6 @@
 // Whose signatures a checkpoint of the transparency log needs (c2sp.org/tlog-policy), and checkpoints themselves
 // (c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature).
-import { type Bytes, concat, fromBase64, sha256, sizeOf, toBase64, utf8 } from './bytes.js';
+import { type Bytes, concat, fromBase64, sha256, sizeOf, toBase64, utf8, verifies } from './bytes.js';
 import { refuse, refuseIf } from './refusal.js';
 
 export const MAX_CHECKPOINT = 32 * 1024;
@@ -164,11 +164,11 @@ const satisfied = (q: Quorum, by: Set<string>): boolean =>
 async function signedAt(by: Key, text: string, signature: Bytes): Promise<number | undefined> {
   const c = parseCheckpoint(text);
   if (!by.cosigns) {
-    const right = signature.length === 64 && await crypto.subtle.verify('Ed25519', by.key, signature, utf8(text));
+    const right = signature.length === 64 && await verifies(by.key, signature, utf8(text));
     return right ? 0 : undefined;
   }
   if (signature.length !== 72 || !c || text.split('\n')[2] !== toBase64(c.root)) return undefined;
   const time = new DataView(signature.buffer).getBigUint64(0);
   const signed = utf8(`cosignature/v1\ntime ${time}\n${text}`);
-  return await crypto.subtle.verify('Ed25519', by.key, signature.slice(8), signed) ? Number(time) : undefined;
+  return await verifies(by.key, signature.slice(8), signed) ? Number(time) : undefined;
 }

@@ -1,5 +1,5 @@
 // Whom a gate believes: the pinned roots, and the keys that they certify.
-import { type Bytes, equal, fromBase64url, hash, toBase64url, utf8 } from './bytes.js';
+import { type Bytes, equal, fromBase64url, hash, toBase64url, utf8, verifies } from './bytes.js';
 import { type Claims, type Kind, type Parsed, decode, parse, parseRooted, revocationList,
   signerCertificate } from './claims.js';
 import type { Json } from './json.js';
@@ -69,8 +69,7 @@ export function admits(want: Expected, what: string, kid: string, c: Claims, key
 const importKey = (x: Bytes) => crypto.subtle.importKey('raw', x, 'Ed25519', true, ['verify']);
 
 async function signedBy(key: CryptoKey, p: Parsed): Promise<boolean> {
-  return p.signature.length === 64 &&
-    await crypto.subtle.verify('Ed25519', key, p.signature as Bytes, utf8(p.input));
+  return p.signature.length === 64 && await verifies(key, p.signature, utf8(p.input));
 }
 
 /** An opened artifact. */
@@ -252,8 +251,9 @@ export class Trust {
     try {
       const p = parseRooted(token, k);
       const root = this.roots.get(p.kid);
-      if (root) await verifyRooted(root, p, k.typ);
-      return root !== undefined;
+      if (root?.purpose !== k.purpose) return false;
+      await verifyRooted(root, p, k.typ);
+      return true;
     } catch (error) {
       if (error instanceof Refusal) return false;
       throw error;

@@ -4,7 +4,7 @@ import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { request as httpRequest } from 'node:http';
-import { tmpdir } from 'node:os';
+import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { after, before, test } from 'node:test';
@@ -47,13 +47,20 @@ const freePort = () => new Promise((resolve) => {
 async function serving(t, name, code) {
   if (code) writeFileSync(join(project, name), code);
   const port = await freePort();
-  const child = spawn(process.execPath, [name], { cwd: project, env: { ...process.env, PORT: port }, 
+  return listening(t, port, process.execPath, [name], { PORT: port });
+}
+
+const said = new Map(); // on standard error, by port
+
+/** Starts a program, and returns its port once it listens there. */
+async function listening(t, port, command, args, env) {
+  const child = spawn(command, args, { cwd: project, env: { ...process.env, ...env },
     stdio: ['ignore', 'inherit', 'pipe'] });
-  let said = '';
-  child.stderr.on('data', (chunk) => { said += chunk; });
+  said.set(port, '');
+  child.stderr.on('data', (chunk) => { said.set(port, said.get(port) + chunk); });
   t.after(() => child.kill());
   for (;;) {
-    if (child.exitCode !== null) assert.fail(said);
+    if (child.exitCode !== null) assert.fail(said.get(port));
     try {
       await fetch(`http://127.0.0.1:${port}/`);
       return port;
@@ -154,6 +161,32 @@ test('observe passes every request on, with its verdict', async (t) => {
   const port = await serving(t, 'observe.mjs', code);
   const { status, body } = await send(port, { 'content-type': 'application/json' });
   assert.deepEqual([status, body], [201, { code: 'proof_missing', text: 'hello' }]);
+});
+
+/** Starts Debian's nginx before a server: it cuts /api off the path, and changes Host. */
+async function behindNginx(t, upstream) {
+  const port = await freePort();
+  const file = join(project, `nginx-${port}.conf`);
+  const temp = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((of) => `${of}_temp_path ${project}/${of};`);
+  const user = userInfo().uid === 0 ? 'user root;' : '';
+  writeFileSync(file, `daemon off; ${user} pid ${file}.pid; error_log stderr; events {}
+    http { access_log off; client_max_body_size 4m; ${temp.join(' ')}
+      server { listen 127.0.0.1:${port}; location /api/ {
+        proxy_pass http://127.0.0.1:${upstream}/; proxy_set_header Host internal.example; } } }`);
+  return listening(t, port, '/usr/sbin/nginx', ['-p', project, '-c', file, '-e', 'stderr']);
+}
+
+test('behind nginx, a path that it changed is named, and publicURL restores it', async (t) => {
+  for (const name of ['express', 'fastify', 'hono']) {
+    const without = await serving(t, `${name}.mjs`);
+    const changed = { ...post, url: '/api/posts' };
+    const got = await send(await behindNginx(t, without), await kit.headers(changed), changed);
+    assert.deepEqual([got.status, got.body.code], [403, 'artifacts_mismatch']);
+    assert.match(said.get(without), /is for POST \/api\/posts, not POST \/posts; if a proxy .*set publicURL/);
+    const code = readFileSync(join(project, `${name}.mjs`), 'utf8').replace("{ gate, posts } from './gate.mjs';",
+      "{ gate, posts as inner } from './gate.mjs';\nconst posts = { ...inner, publicURL: 'https://example.com/api' };");
+    await protects(await behindNginx(t, await serving(t, `public-${name}.mjs`, code)), '/api/posts');
+  }
 });
 
 test('the kit of the README', async () => {

@@ -172,6 +172,9 @@ func answer(t *testing.T, cmd *exec.Cmd) (shown string, keys int) {
 		case strings.HasSuffix(text, "that posts [agent:worker-1]: "):
 			key = "\n"
 		case strings.Contains(text, "bearer token") && strings.HasSuffix(text, ": "):
+			if strings.Contains(text, "token, - for none [") {
+				t.Errorf("the token of another host is offered: %s", text)
+			}
 			if key = "secrets/api-token\n"; tool {
 				key = "-\n"
 			}

@@ -35,12 +35,16 @@ func TestTypeScript(t *testing.T) {
 	w := bufio.NewWriter(f)
 	differential.Write(t, w, *judged, *judgeSeed)
 	check.Must(t, w.Flush(), f.Close())
-	test := exec.CommandContext(t.Context(), npm, "test", "--silent")
-	test.Dir = folder
-	test.Env = append(os.Environ(), "CORPUS="+corpus, "DATABASE="+pgtest.Start(t).Database(t))
-	if out, err := test.CombinedOutput(); err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	} else {
-		t.Logf("%s", out)
+	database := pgtest.Start(t)
+	run := func(command ...string) {
+		test := exec.CommandContext(t.Context(), command[0], command[1:]...)
+		test.Dir, test.Env = folder, append(os.Environ(), "CORPUS="+corpus, "DATABASE="+database.Database(t))
+		if out, err := test.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v:\n%s", command, err, out)
+		}
+	}
+	run(npm, "test", "--silent") // with Debian's Node, which is 20
+	for _, version := range []string{"node22", "node24"} {
+		run("sh", "-c", `"$0" --test test/*.test.mjs`, kit.NodeVersion(t, version))
 	}
 }

@@ -74,7 +74,7 @@ func TestExitStatus(t *testing.T) {
 func TestPrintsJSON(t *testing.T) {
 	t.Parallel()
 	not := map[string]string{
-		"serve": "runs", "trigger": "runs", "control": "runs", "reputation": "runs", "dev": "runs", "run": "is CMD's",
+		"serve": "runs", "trigger": "runs", "control": "runs", "reputation": "runs", "dev": "runs", "console": "runs", "run": "is CMD's",
 		"completion": "a script", "help": "text",
 		"config schema": "is JSON", "challenge generate": "is JSON", "challenge solve": "is JSON",
 		"challenge verify":  "is JSON",

@@ -328,5 +328,16 @@ func NodeJS(t *testing.T, args ...string) []string {
 	return append([]string{Need(t, "node"), "--no-warnings", "--import", "./" + Scripts + "node/proxy.mjs"}, args...)
 }
 
+// NodeVersion returns the path of a version of Node from the npm registry: node22 or node24.
+func NodeVersion(t *testing.T, version string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(Top, Scripts, "node/node_modules", version, "bin/node"))
+	check.Must(t, err)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: run make setup", err)
+	}
+	return path
+}
+
 // With returns a list with more elements, and leaves the list as it is.
 func With[S ~[]E, E any](list S, more ...E) S { return append(slices.Clip(list), more...) }

@@ -37,7 +37,8 @@ actions:
 egress: []
 ` + kit.Upstream
 
-// TestOutcomeInTheAPIsWords posts to examples/api, behind a proxy that can change the status of its answers.
+// TestOutcomeInTheAPIsWords posts to examples/api, behind a proxy that can change the status of its answers. All
+// requests, to its gate too, pass an upstream proxy.
 func TestOutcomeInTheAPIsWords(t *testing.T) {
 	t.Parallel()
 	trust := t.TempDir()
@@ -62,7 +63,7 @@ func TestOutcomeInTheAPIsWords(t *testing.T) {
 				}
 				return nil
 			},
-		}, signingRules
+		}, strings.Replace(signingRules, "127.0.0.1,", "127.0.0.9,", 1) + carry(t, r)
 	}, kit.ManyPosts)
 	r.Start(t)
 	for from, to := range map[string]string{"registry.jwk": "registry.jwk", "auditor.jwk": "auditor.jwk",

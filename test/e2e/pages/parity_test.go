@@ -90,12 +90,10 @@ func TestParity(t *testing.T) {
 
 const parityHead = `# Parity with the specifications
 
-~make docs~ makes this page from ~test/e2e/pages/testdata/parity.txt~, which also names the tests; do not edit it by
-hand. Parentheses name what does it here, and the command.
+~make docs~ makes this page from ~test/e2e/pages/testdata/parity.txt~, which also names the tests. Parentheses name what
+does it here, and the command.
 
-The claims of artifacts keep the seed's names. [Receipts](receipts.md), [scores](autonomy.md),
-[reputation](reputation.md), [disputes](disputes.md) and [verification](verification.md) explain what their
-specifications leave open.
+The claims of artifacts keep the seed's names.
 `
 
 func parityPage(table string) string {

@@ -42,7 +42,7 @@ func (c crash) name() string { return c.process + " at " + strings.Join(c.points
 var inLedger = []crash{
 	{process: "serve", points: []string{"proof", "ledger begun"}},
 	{process: "serve", points: []string{"proof", "ledger written"}},
-	unknown(crash{points: []string{"proof", "ledger committed"}}),
+	unknown(crash{points: []string{"intent", "ledger committed"}}),
 	unknown(crash{points: []string{"relayed", "outcome", "ledger begun"}, sent: 1}),
 	unknown(crash{points: []string{"relayed", "outcome", "ledger written"}, sent: 1}),
 	{process: "serve", points: []string{"relayed", "outcome", "recorded"}, sent: 1, state: ledger.StateForwarded},
@@ -294,7 +294,7 @@ var receiptCrashes = []receiptCrash{
 	{points: []string{"call open"}, again: []string{"receipt signed", "receipt signed"}, outcomes: indeterminate},
 	{posts: true, points: []string{"attest"}},
 	{posts: true, points: []string{"proof", "ledger written"}},
-	{posts: true, points: []string{"proof", "ledger committed"}, outcomes: indeterminate},
+	{posts: true, points: []string{"intent", "ledger committed"}, outcomes: indeterminate},
 	{posts: true, points: []string{"consume"}, outcomes: indeterminate},
 	{posts: true, points: []string{"answered"}, outcomes: indeterminate},
 	{posts: true, points: []string{"relayed"}, outcomes: indeterminate},

@@ -50,10 +50,19 @@ type tab struct {
 // open opens a file, and waits until the page has verified.
 func open(t *testing.T, browser context.Context, file string) *tab {
 	t.Helper()
-	o := &tab{t: t}
 	path, err := filepath.Abs(file)
 	check.Must(t, err)
 	at := (&url.URL{Scheme: "file", Path: path}).String()
+	o := newTab(t, browser, at)
+	o.do(chromedp.Navigate(at))
+	o.until("the page verifies", `/^(Verified|Nothing)/.test(document.getElementById('state').textContent)`)
+	return o
+}
+
+// newTab makes a tab that may ask for URLs with a prefix.
+func newTab(t *testing.T, browser context.Context, prefix string) *tab {
+	t.Helper()
+	o := &tab{t: t}
 	ctx, cancel := chromedp.NewContext(browser, chromedp.WithListener(func(event any) {
 		switch e := event.(type) {
 		case *runtime.EventConsoleAPICalled:
@@ -65,7 +74,7 @@ func open(t *testing.T, browser context.Context, file string) *tab {
 		case *page.EventJavascriptDialogOpening:
 			o.note("a dialog: %s", e.Message)
 		case *network.EventRequestWillBeSent:
-			if e.Request.URL != at && !strings.HasPrefix(e.Request.URL, "blob:") {
+			if !strings.HasPrefix(e.Request.URL, prefix) && !strings.HasPrefix(e.Request.URL, "blob:") {
 				o.note("a request: %s", e.Request.URL)
 			}
 		}
@@ -75,8 +84,6 @@ func open(t *testing.T, browser context.Context, file string) *tab {
 	o.Context, cancel = context.WithTimeout(ctx, kit.Patience)
 	t.Cleanup(cancel)
 	call(o, network.Enable, network.EnableParams{})
-	o.do(chromedp.Navigate(at))
-	o.until("the page verifies", `/^(Verified|Nothing)/.test(document.getElementById('state').textContent)`)
 	return o
 }
 

@@ -1,4 +1,4 @@
-// Package viewer tests the page of posts open in Chromium. It is a module of its own, because it drives the browser
+// Package viewer tests the page of posts open, and the console, in Chromium. It is a module of its own, because it drives the browser
 // with a library that the program does not need.
 package viewer
 
@@ -295,7 +295,6 @@ func testKeyboard(t *testing.T, e exported) {
 
 // testAccessible checks the page with axe-core (WCAG 2.2 AA), in light and dark, and that nothing is wider than it is.
 func testAccessible(t *testing.T, e exported) {
-	axe := string(kit.Read(t, filepath.Join(kit.Top, "packages/typescript/node_modules/axe-core/axe.min.js")))
 	_, record := e.record(t)
 	record.Artifacts[5].Token = spoiled(record.Artifacts[5].Token)
 	for _, scheme := range []string{"light", "dark"} {
@@ -307,19 +306,27 @@ func testAccessible(t *testing.T, e exported) {
 				o.unfold()
 				o.wantNoWider()
 				o.wantQuiet()
-				call(o, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true}) // for axe-core
-				eval[chromedp.Void](o, axe)
-				found := eval[[]struct {
-					ID    string
-					Nodes []struct{ HTML, FailureSummary string }
-				}](o, `axe.run(document, {resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa',
-					'wcag22aa', 'best-practice']}).then((r) => r.violations)`)
-				for _, v := range found {
-					t.Errorf("%s: %+v", v.ID, v.Nodes[0])
-				}
+				o.wantAccessible()
 			})
 		}
 	}
+}
+
+// wantAccessible fails if axe-core finds anything in the page.
+func (o *tab) wantAccessible() {
+	o.t.Helper()
+	axe := kit.Read(o.t, filepath.Join(kit.Top, "packages/typescript/node_modules/axe-core/axe.min.js"))
+	call(o, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: true})
+	eval[chromedp.Void](o, string(axe))
+	found := eval[[]struct {
+		ID    string
+		Nodes []struct{ HTML, FailureSummary string }
+	}](o, `axe.run(document, {resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa',
+		'wcag22aa', 'best-practice']}).then((r) => r.violations)`)
+	for _, v := range found {
+		o.t.Errorf("%s: %+v", v.ID, v.Nodes[0])
+	}
+	call(o, page.SetBypassCSP, page.SetBypassCSPParams{Enabled: false})
 }
 
 // emulate sets the medium and the scheme of colours.

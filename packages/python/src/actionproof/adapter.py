@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from . import http
 from .gate import Gate, Route, Verdict
 from .problem import Refusal, document
 from .stores import Store
@@ -17,6 +18,7 @@ Answer = tuple[int, list[tuple[str, str]], bytes]
 ENDPOINT = "/.well-known/actionproof/"
 MAX_ENDPOINT_BODY = 256 << 10
 EARLY = "the body ended early, or was read before: put this middleware before every body parser"
+_PARAMETER = re.compile(r"\{[A-Za-z_]\w*(:path)?\}")  # of FastAPI and Starlette
 
 
 class Routes:
@@ -29,18 +31,28 @@ class Routes:
     @staticmethod
     def _pattern(name: str) -> tuple[str, re.Pattern[str]]:
         method, _, path = name.partition(" ")
-        if not method.isupper() or not path.startswith("/"):
-            raise ValueError(f"{name!r} is no route, such as 'POST /posts/{{id}}'")
-        parts = re.split(r"\{[^/{}]+\}", path.rstrip("/"))
-        return method, re.compile("[^/]+".join(map(re.escape, parts)), re.IGNORECASE)
+        literals = _PARAMETER.split(path)[::2]
+        if not method.isupper() or not path.startswith("/") or re.search("[{}<>*?#]", "".join(literals)):
+            raise ValueError(f"{name!r} is no route, such as 'POST /posts/{{id}}' or 'PUT /files/{{name:path}}'")
+        kinds = [".*" if several else "[^/]+" for several in _PARAMETER.findall(path)]
+        parts = [re.escape(a) + b for a, b in zip(literals, [*kinds, ""], strict=True)]
+        return method, re.compile("".join(parts).rstrip("/") + "/?", re.IGNORECASE | re.DOTALL)
 
-    def find(self, method: str, *paths: str) -> Route | None:
-        """The route of a request, or None. It takes more spellings of a path than any framework, so none goes by."""
-        for path in paths:
-            normal = re.sub("/{2,}", "/", path).rstrip("/\n")
-            for known, pattern, route in self._routes:
-                if method.upper() == known and pattern.fullmatch(normal):
-                    return route
+    def find(self, method: str, url: str, headers: http.Headers, *paths: str) -> Route | None:
+        """The route of a request, or None. It takes more spellings of a path than any framework, so none goes by.
+
+        A request that some frameworks take for one by another method, which the route then refuses, is for any method.
+        """
+        methods, routes = {method.upper()}, self._routes
+        try:
+            http.refuse_overrides(method, url, http.Fields(headers))
+        except Refusal:
+            methods |= {known for known, _, _ in routes}
+            routes = sorted(routes, key=lambda one: one[2].mode == "observe")
+        spellings = [spelling.rstrip("/\n") + "/" for path in paths for spelling in (path, re.sub("/{2,}", "/", path))]
+        for known, pattern, route in routes:
+            if known in methods and any(map(pattern.fullmatch, spellings)):
+                return route
         return None
 
     def use(self, route: Route, verdict: Verdict) -> Verdict:

@@ -43,10 +43,11 @@ class Middleware:
                 return await _send(send, document(refusal.code, refusal.detail))
             # Other work of the loop goes on while signatures are verified.
             return await _send(send, await asyncio.to_thread(self._routes.answer, endpoint, body))
-        route = self._routes.find(scope["method"], path, path.removeprefix(scope.get("root_path", "")))
+        headers = [(_text(name), _text(value)) for name, value in scope["headers"]]
+        query = "?" + _text(scope.get("query_string", b""))
+        route = self._routes.find(scope["method"], query, headers, path, path.removeprefix(scope.get("root_path", "")))
         if route is None:
             return await self._app(scope, receive, send)
-        headers = [(_text(name), _text(value)) for name, value in scope["headers"]]
         body = b""
         try:
             url = _url(scope)
@@ -74,14 +75,15 @@ class Middleware:
 
     async def _body(self, receive: Receive, most: int, headers: list[tuple[str, str]]) -> bytes:
         body, more = bytearray(), True
-        while more and len(body) <= most:
-            try:
-                message = await asyncio.wait_for(receive(), self._timeout)
-            except (TimeoutError, asyncio.TimeoutError):
-                raise Refusal("content_incomplete", EARLY) from None
-            refuse_if(message["type"] != "http.request", "content_incomplete", EARLY)
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
+        try:
+            async with asyncio.timeout(self._timeout):
+                while more and len(body) <= most:
+                    message = await receive()
+                    refuse_if(message["type"] != "http.request", "content_incomplete", EARLY)
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise Refusal("content_incomplete", EARLY) from None
         announced = [value for name, value in headers if name == "content-length"]
         short = not more and announced and announced[0].isdecimal() and int(announced[0]) != len(body)
         refuse_if(short, "content_incomplete", EARLY)

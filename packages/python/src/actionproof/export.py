@@ -24,7 +24,7 @@ ARTIFACTS = {*"""challenge originProof triggerReceipt reputation policyDecision 
 _FIGURE: Shape = {"n": "w", "state": "s"}
 _RECORD: Shape = {
     "id": "s", "flow": "s", "state": "s",
-    **dict.fromkeys("""session? event? rule? subject? action? resource? method? host? path? scheme? carries? unfit?
+    **dict.fromkeys("""session? event? rule? subject? action? resource? method? host? path? scheme? via? carries? unfit?
         message? result? contentHash? bindingHash? capabilityId? finished? manifest? code? step?
         reason?""".split(), "s"),
     "queryNames?": "l", "mcp?": {"method?": "s", "tool?": "s"}, "graphql?": [{"type": "s", "fields": "n"}],
@@ -63,7 +63,8 @@ def _time(text: str) -> str:
 def read_record(value: Any) -> Claims:
     """A record in the form that is hashed: without members that are empty."""
     given = value if isinstance(value, dict) else {}
-    r = rebuilt(_RECORD, without_null(_RECORD, {name: v for name, v in given.items() if v is not None}))
+    known = {name.rstrip("?") for name in _RECORD}
+    r = rebuilt(_RECORD, without_null(_RECORD, {n: v for n, v in given.items() if v is not None or n not in known}))
     r["started"] = _time(r["started"])
     if "finished" in r:
         r["finished"] = _time(r["finished"])
@@ -214,6 +215,8 @@ class Export:
                 return self._malformed("the roots are not two keys")
             roots = [parse_root(json.dumps(value[of]).encode(), purpose) for of, purpose in (
                 ("registry", "signer_certificate"), ("auditor", "deployment_certificate"))]
+            if roots[0].kid == roots[1].kid or roots[0].public == roots[1].public:
+                self._malformed("the two roots are one key, or have one name")
             if len(self.trusts) == _MAX_TRUSTS:
                 self._malformed("there are too many roots")
             return self.trusts.append(Trusted(roots))
@@ -234,6 +237,12 @@ class Export:
         else:
             self._malformed(f"{name!r} does not belong in an export, or comes twice")
 
+    def _goes_on(self) -> bool:
+        try:
+            return bool(self._lines.read(1))
+        except (EOFError, zlib.error, OSError):  # after the end of what is compressed
+            return True
+
     def records(self) -> Iterator[Logged]:
         """The records. Without a refusal at their end the export is whole."""
         count = 0
@@ -243,7 +252,7 @@ class Export:
             self._skip()
             name, value = self._next
             if name == "end":
-                if not _counts(value, "records", count) or self._lines.read(1):
+                if not _counts(value, "records", count) or self._goes_on():
                     self._malformed("the end counts other records, or something follows it")
                 return
             if name != "record":

@@ -237,8 +237,11 @@ class Gate:
         parts, at = self._parts, self._now()
         asked.check()
         c = open_mac(self._secret, CAPABILITY, capability, self._own("maxCapabilityAgeMs", parts.manifest), at)
-        refuse_if(not Binding.of(c["binding"]).same_action(asked), "artifacts_mismatch",
-                  "the capability is for another subject, action, resource or content")
+        bound = Binding.of(c["binding"])
+        refuse_if(bound.resource != asked.resource, "artifacts_mismatch", f"the capability is for {bound.resource}, "
+                  f"not {asked.resource}; if a proxy changes the path, set public_url")
+        refuse_if(not bound.same_action(asked), "artifacts_mismatch",
+                  "the capability is for another subject, action or content")
         whole = c["verificationConsumed"] and c.keys() >= {"runtime", "session", "decisionId", "grantId"}
         refuse_if(not whole, "artifact_missing", "the capability lacks a part of the chain behind it")
         free(c["session"])

@@ -36,10 +36,10 @@ _TRIGGER, _SESSION, _DEPLOYMENT = "origin proof and trigger receipt", "agent ses
 _PROOF, _KEY = "request proof", "key of the API's answer"
 # The members of a record, by the check that proves them: none of "", the post's receipt or the API's answer.
 _PROVEN = """id:receipt flow:record state:outcome session:session event:trigger rule: subject:trigger action:trigger
-    resource:trigger method:trigger host:api path:trigger scheme:api queryNames: carries: mcp: graphql: learning:record
-    unfit: message:trigger result: tools: model: interactions:session contentHash:trigger bindingHash:trigger
-    capabilityId:proof started:receipt finished: manifest:deployment code: step: reason: status:status answer:api
-    bytesOut: bytesIn: artifacts:receipt checks: steps: keys:record"""
+    resource:trigger method:trigger host:api path:trigger scheme:api via: queryNames: carries: mcp: graphql:
+    learning:record unfit: message:trigger result: tools: model: interactions:session contentHash:trigger
+    bindingHash:trigger capabilityId:proof started:receipt finished: manifest:deployment code: step: reason:
+    status:status answer:api bytesOut: bytesIn: artifacts:receipt checks: steps: keys:record"""
 
 
 @dataclass

@@ -39,7 +39,8 @@ class Middleware:
                 return _send(start, self._routes.answer(endpoint, _body(environ, MAX_ENDPOINT_BODY)))
             except Refusal as refusal:
                 return _send(start, document(refusal.code, refusal.detail))
-        route = self._routes.find(method, path, whole)
+        headers, query = _headers(environ), "?" + environ.get("QUERY_STRING", "")
+        route = self._routes.find(method, query, headers, _text(path), _text(whole))
         if route is None:
             return self._app(environ, start)
         try:
@@ -48,7 +49,7 @@ class Middleware:
         except Refusal as refusal:
             verdict = Verdict("refused", refusal.code, refusal.detail)
         else:
-            verdict = self._routes.use(route, route.verify(method, url, _headers(environ), body))
+            verdict = self._routes.use(route, route.verify(method, url, headers, body))
             environ = {**environ, "wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))}
         if verdict.status != "verified" and route.mode == "enforce":
             return _send(start, document(verdict.code, verdict.detail))
@@ -107,12 +108,15 @@ class _Rest:
 def _headers(environ: Environ) -> list[tuple[str, str]]:
     found = {"content-type": environ.get("CONTENT_TYPE", "")}
     found |= {name[5:].replace("_", "-").lower(): value for name, value in environ.items() if name.startswith("HTTP_")}
-    return [(name, _bytes(value).decode(errors="surrogateescape")) for name, value in found.items()
-            if value or name != "content-type"]
+    return [(name, _text(value)) for name, value in found.items() if value or name != "content-type"]
 
 
 def _bytes(text: str) -> bytes:
     return text.encode("latin-1")  # PEP 3333: each character is a byte
+
+
+def _text(text: str) -> str:
+    return _bytes(text).decode(errors="surrogateescape")
 
 
 def _body(environ: Environ, most: int) -> bytes:

@@ -2,12 +2,14 @@ package python_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -253,6 +255,40 @@ func TestAltered(t *testing.T) {
 	alike(t, some(files, *altered), all)
 	alike(t, some(files, *altered/8), w.flags)
 	alike(t, some(files, *altered/8), w.flags[:4])
+}
+
+// TestOddForms compares both about forms of an export that no alteration of a line makes.
+func TestOddForms(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	lines := w.export(t)
+	var read struct {
+		Roots struct {
+			Registry map[string]any `json:"registry"`
+			Auditor  map[string]any `json:"auditor"`
+		} `json:"roots"`
+	}
+	roots := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, `{"roots"`) })
+	check.Must(t, json.Unmarshal([]byte(lines[roots]), &read))
+	also := func(change func()) string {
+		change()
+		raw, err := json.Marshal(read)
+		check.Must(t, err)
+		return strings.Join(slices.Concat(lines[:roots], []string{string(raw) + "\n"}, lines[roots:]), "")
+	}
+	var packed bytes.Buffer
+	to := gzip.NewWriter(&packed)
+	_, err := to.Write([]byte(strings.Join(lines, "")))
+	check.Must(t, errors.Join(err, to.Close()))
+	alike(t, map[string]string{
+		"the roots in each other's place": also(func() {
+			read.Roots.Registry, read.Roots.Auditor = read.Roots.Auditor, read.Roots.Registry
+		}),
+		"two roots of one name": also(func() { read.Roots.Auditor["kid"] = read.Roots.Registry["kid"] }),
+		"an unknown member that is null": strings.Replace(strings.Join(lines, ""), `{"record":{`,
+			`{"record":{"unknown":null,`, 1),
+		"more than what is compressed": packed.String() + "junk",
+	}, w.flags)
 }
 
 // some returns the unaltered file, and about n others that are spread over all.

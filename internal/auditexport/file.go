@@ -1,0 +1,181 @@
+package auditexport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+// tail bounds what is read of the end of a file, in bytes: more than one batch can have.
+const tail = 4 * ledger.MaxExport
+
+// File is a file of lines. Others may rename it away at any time: the next record makes a new one. After a crash it
+// finds the records that it wrote, but did not report as exported, at the end of the file or of the last one that was
+// renamed. It is not safe for concurrent use.
+type File struct {
+	path   string
+	format Format
+	f      *os.File        // nil until the first Write, and after a failure
+	wrote  map[string]bool // ids of the last records
+}
+
+// NewFile returns the file at path, which the first Write opens.
+func NewFile(path string, format Format) *File { return &File{path: path, format: format} }
+
+// Close closes the file.
+func (d *File) Close() error {
+	if d.f == nil {
+		return nil
+	}
+	err := d.f.Close()
+	d.f = nil
+	return err
+}
+
+// Write appends the records that the file lacks, and syncs it.
+func (d *File) Write(_ context.Context, records []ledger.Record) error {
+	err := d.open()
+	if err == nil {
+		err = d.append(records)
+	}
+	if err != nil {
+		err = errors.Join(fmt.Errorf("audit export to %s: %w", d.path, err), d.Close())
+	}
+	return err
+}
+
+// open opens the file if it is not open, or no longer at its path.
+func (d *File) open() (err error) {
+	if d.f != nil {
+		var is, was os.FileInfo
+		if was, err = d.f.Stat(); err != nil {
+			return err
+		}
+		if is, err = os.Stat(d.path); err == nil && os.SameFile(is, was) {
+			return nil
+		}
+		if err := d.Close(); err != nil {
+			return err
+		}
+	}
+	if d.f, err = os.OpenFile(d.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o640); err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(d.f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("another process writes it: %w", err)
+	}
+	if err := d.trim(); err != nil {
+		return err
+	}
+	if err := syncFolder(d.path); err != nil {
+		return err
+	}
+	return d.recall()
+}
+
+// trim removes a line that a crash has torn.
+func (d *File) trim() error {
+	end, err := readTail(d.f)
+	if err != nil || len(end) == 0 || end[len(end)-1] == '\n' {
+		return err
+	}
+	info, err := d.f.Stat()
+	if err != nil {
+		return err
+	}
+	whole := bytes.LastIndexByte(end, '\n') + 1
+	return d.f.Truncate(info.Size() - int64(len(end)-whole))
+}
+
+// recall notes the last records of this file, and of the last one beside it whose name begins with its name.
+func (d *File) recall() error {
+	d.wrote = make(map[string]bool)
+	if err := d.recallOf(d.f); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(filepath.Dir(d.path))
+	if err != nil {
+		return err
+	}
+	var last os.FileInfo
+	for _, e := range entries {
+		name := e.Name()
+		info, err := e.Info()
+		if err == nil && info.Mode().IsRegular() && name != filepath.Base(d.path) &&
+			strings.HasPrefix(name, filepath.Base(d.path)) && (last == nil || info.ModTime().After(last.ModTime())) {
+			last = info
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(filepath.Dir(d.path), last.Name()), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return d.recallOf(f)
+}
+
+func (d *File) recallOf(f *os.File) error {
+	end, err := readTail(f)
+	lines := slices.Collect(bytes.Lines(end))
+	for _, line := range lines[max(0, len(lines)-2*batch):] {
+		d.wrote[idOf(line)] = true
+	}
+	return err
+}
+
+func (d *File) append(records []ledger.Record) error {
+	var lines []byte
+	for _, r := range records {
+		if d.wrote[r.ID] {
+			continue
+		}
+		line, err := d.format(r)
+		if err != nil {
+			return fmt.Errorf("record %s: %w", r.ID, err)
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	if _, err := d.f.Write(lines); err != nil {
+		return err
+	}
+	if err := d.f.Sync(); err != nil {
+		return err
+	}
+	if len(d.wrote) > 8*batch { // records that were not reported as exported come again soon
+		clear(d.wrote)
+	}
+	for _, r := range records {
+		d.wrote[r.ID] = true
+	}
+	return nil
+}
+
+func readTail(f *os.File) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	from := max(0, info.Size()-tail)
+	return io.ReadAll(io.NewSectionReader(f, from, info.Size()-from))
+}
+
+// syncFolder makes a new file's name durable.
+func syncFolder(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,207 @@
+package auditexport_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/auditexport"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/sqlite"
+	"github.com/actionproof/mediator/test/check"
+)
+
+// victimVariable makes the test binary record and export calls in this folder until it is killed.
+const victimVariable = "AUDITEXPORT_VICTIM"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(victimVariable); dir != "" {
+		victim(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func fail(err error) {
+	if err != nil {
+		fmt.Println("error", err)
+		os.Exit(1)
+	}
+}
+
+// victim prints the id of each call that the ledger has taken. Now and then it kills itself between the write to the
+// file and the note of it in the ledger.
+func victim(dir string) {
+	e, l := exporting(dir)
+	go e.Run(context.Background(), l)
+	for i := range 1_000_000 {
+		id := fmt.Sprintf("post_%d_%06d", os.Getpid(), i)
+		fail(l.Add(context.Background(), refused(id)))
+		fmt.Println(id)
+	}
+}
+
+func refused(id string) ledger.Record {
+	return ledger.Record{ID: id, Flow: "post", State: ledger.StateRefused, Rule: "create", Code: "policy_denied",
+		Started: time.Now(), Finished: time.Now()}
+}
+
+// exporting opens the ledger in dir, and an exporter of it to a file there.
+func exporting(dir string) (*auditexport.Exporter, *sqlite.Ledger) {
+	e := auditexport.New(zap.NewNop(), prometheus.NewRegistry())
+	l, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"),
+		sqlite.Options{Now: time.Now, Ended: e.Wake})
+	fail(err)
+	e.Use(killing{auditexport.NewFile(filepath.Join(dir, "audit.jsonl"), auditexport.Formats["json"])})
+	return e, l
+}
+
+// killing kills the process after every third batch that it wrote.
+type killing struct{ *auditexport.File }
+
+// Write writes the records.
+func (k killing) Write(ctx context.Context, records []ledger.Record) error {
+	err := k.File.Write(ctx, records)
+	if err == nil && os.Getenv(victimVariable) != "" && rand.N(3) == 0 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+	return err
+}
+
+// TestKilledExport kills the process again and again, tears the last line, and renames the file away. In the end each
+// call that the ledger took is in the files exactly once.
+func TestKilledExport(t *testing.T) {
+	dir := t.TempDir()
+	var taken []string
+	for round := range 12 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), victimVariable+"="+dir)
+		out, err := cmd.StdoutPipe()
+		check.Must(t, err, cmd.Start())
+		stop := 1 + rand.N(400)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if strings.HasPrefix(lines.Text(), "error") {
+				t.Fatal(lines.Text())
+			}
+			taken = append(taken, lines.Text())
+			if stop--; stop == 0 {
+				_ = cmd.Process.Kill()
+			}
+		}
+		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+			t.Fatal(err)
+		}
+		switch path := filepath.Join(dir, "audit.jsonl"); round % 3 {
+		case 0:
+			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+			check.Must(t, err)
+			_, err = f.WriteString(`{"id":"post_torn`)
+			check.Must(t, err, f.Close())
+		case 1:
+			if err := os.Rename(path, fmt.Sprint(path, ".", round)); !errors.Is(err, os.ErrNotExist) {
+				check.Must(t, err)
+			}
+		}
+	}
+	e, l := exporting(dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); e.Run(ctx, drained{l, cancel}) }()
+	<-done
+	check.Must(t, l.Close())
+	seen := make(map[string]int)
+	names, err := filepath.Glob(filepath.Join(dir, "audit.jsonl*"))
+	check.Must(t, err)
+	for _, name := range names {
+		for _, id := range ids(t, name) {
+			seen[id]++
+		}
+	}
+	for _, id := range taken {
+		if seen[id] == 0 {
+			t.Errorf("%s is lost", id)
+		}
+	}
+	for id, n := range seen {
+		if n > 1 {
+			t.Errorf("%s is there %d times", id, n)
+		}
+	}
+	t.Logf("%d calls in %d files", len(seen), len(names))
+}
+
+// drained calls all when nothing is left to export.
+type drained struct {
+	ledger.Exports
+	all func()
+}
+
+// Unexported returns records.
+func (d drained) Unexported(ctx context.Context, limit int) ([]ledger.Record, error) {
+	records, err := d.Exports.Unexported(ctx, limit)
+	if err == nil && len(records) == 0 {
+		d.all()
+	}
+	return records, err
+}
+
+func ids(t *testing.T, path string) (all []string) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	check.Must(t, err)
+	for line := range bytes.Lines(raw) {
+		var r ledger.Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatalf("%s: %q: %v", path, line, err)
+		}
+		all = append(all, r.ID)
+	}
+	return all
+}
+
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "audit.jsonl")
+	write := func(f *auditexport.File, names ...string) error {
+		var all []ledger.Record
+		for _, id := range names {
+			all = append(all, refused(id))
+		}
+		return f.Write(t.Context(), all)
+	}
+	f := auditexport.NewFile(path, auditexport.Formats["json"])
+	check.Must(t, write(f, "a", "b"), write(f, "b", "c")) // b was not noted as exported
+	check.WantEqual(t, strings.Join(ids(t, path), " "), "a b c")
+	if err := write(auditexport.NewFile(path, auditexport.Formats["json"]), "d"); err == nil {
+		t.Error("two processes write the file")
+	}
+	check.Must(t, os.Rename(path, path+".1"), write(f, "c", "d")) // renamed between the write and its note
+	check.WantEqual(t, strings.Join(ids(t, path), " "), "d")
+	check.Must(t, os.Remove(path), write(f, "e"), f.Close(), f.Close())
+	check.WantEqual(t, strings.Join(ids(t, path), " "), "e")
+
+	full := auditexport.NewFile("/dev/full", auditexport.Formats["json"])
+	if err := write(full, "a"); err == nil {
+		t.Error("a full disk takes records")
+	}
+	check.Must(t, full.Close())
+	if err := write(auditexport.NewFile(filepath.Join(dir, "absent", "f"), auditexport.Formats["json"]), "a"); err == nil {
+		t.Error("a folder that is not there takes records")
+	}
+}

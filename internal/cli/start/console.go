@@ -1,0 +1,83 @@
+package start
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/chain"
+	"github.com/actionproof/mediator/internal/console"
+	"github.com/actionproof/mediator/internal/devstack"
+)
+
+// Console returns the command that shows pages about a deployment in a browser.
+func Console() *cobra.Command {
+	o := console.Options{Now: time.Now}
+	var judge chain.JudgeFlags
+	var socket, at string
+	c := &cobra.Command{
+		Use: "console", Short: "Show what the mediator does, as pages for a browser on this machine", Args: cli.NoArgs,
+		Example: `  mediator console
+  mediator console --admin unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock \
+      --registry registry.jwk --auditor auditor.jwk --bundle trust.json`,
+		Long: `Serves read-only pages: what happens now, each call as it ends, each post with its evidence, sessions, agents,
+keys and the manifest. It listens on loopback, at the address that the sidecar's configuration names (console), and
+prints a URL that logs in one browser, once, within ten minutes. If a console runs at --socket already, as with mediator
+dev, it prints a URL of that one and ends.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if login, ok := running(c.Context(), socket); ok {
+				return cli.Print(c, false, nil, login)
+			}
+			var listen string
+			if err := admin.Get(c.Context(), o.Admin, "/v1/console", &listen); err != nil {
+				return err
+			}
+			_, port, err := net.SplitHostPort(listen)
+			if err != nil {
+				return err
+			}
+			if at == "" {
+				at = "http://" + strings.ToLower(rand.Text()[:10]) + ".localhost:" + port
+			}
+			if o.URL, err = url.Parse(at); err != nil || o.URL.Host == "" {
+				return cli.Usagef("--url is not a URL: %.80q", at)
+			}
+			o.Trust, o.Judge = judge.Trust(), judge.Judge
+			s := console.New(o)
+			return s.Run(c.Context(), listen, socket, judge.Files(), func(login string) {
+				fmt.Fprintln(c.OutOrStdout(), login)
+			})
+		},
+	}
+	cli.AdminFlag(c, &o.Admin)
+	c.Flags().StringArrayVar(&o.Processes, "from", nil,
+		"internal endpoint of a process whose keys are shown, "+cli.Endpoint+"; once for each process")
+	cli.FromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
+	c.Flags().StringVar(&o.Node, "node", "", "the node's internal endpoint, "+cli.Endpoint)
+	cli.FromDir(c, "node", func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("reputation")} })
+	c.Flags().StringVar(&socket, "socket", "/run/mediator/console.sock",
+		"the console's unix socket, at which mediator console asks for a URL")
+	cli.FromDir(c, "socket", func(dir string) []string { return []string{devstack.New(dir).Socket("console")} })
+	c.Flags().StringVar(&at, "url", "", "the console's address for browsers, if a server with TLS is in front of it; by "+
+		"default a name below localhost, so that no other server on this machine gets its cookie")
+	judge.Add(c)
+	return c
+}
+
+// running asks the console at a socket for a URL, if one runs there.
+func running(ctx context.Context, socket string) (login string, ok bool) {
+	var answer console.Login
+	ctx, cancel := context.WithTimeout(ctx, time.Second*10)
+	defer cancel()
+	err := admin.Call(ctx, "unix:"+socket, http.MethodPost, console.LoginPath, nil, &answer)
+	return answer.URL, err == nil
+}

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/actionproof/mediator/test/check"
+)
+
+// TestWrongCredentials has credentials that cannot work. Each is found at its line and column, and its key (* is the
+// credential's), with what is allowed.
+func TestWrongCredentials(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"token": "a-token-of-the-api", "pair": "alice:open-sesame", "short": "seven77",
+		"lines": "two\nlines-of-text", "space": "a token with spaces", "empty": "",
+		"aws":      "[default]\naws_access_key_id = AKID\naws_secret_access_key = a-secret-key\n",
+		"aws-more": "[a]\naws_access_key_id = AKID\naws_secret_access_key = a-secret-key\n[b]\n",
+		"aws-bad":  "[default]\naws_access_key_id = AK ID\naws_secret_access_key = a-secret-key\n",
+		"google":   `{"type": "authorized_user"}`} {
+		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	const oauth = `oauth: {tokenURL: "https://login.example.com/token", clientID: m`
+	for _, tt := range []struct{ credential, want string }{
+		{`{file: token}`, ""},
+		{`{basic: {}, file: pair}`, ""},
+		{`{basic: {user: alice}, file: token}`, ""},
+		{`{query: key, file: space}`, ""},
+		{`{cookie: session, file: token}`, ""},
+		{`{aws: {service: s3, regions: [eu-central-1]}, file: aws}`, ""},
+		{`{aws: {service: s3, regions: ["*"]}, file: aws}`, ""},
+		{`{` + oauth + `, clientSecretFile: token}}`, ""},
+
+		// Sources.
+		{`{prefix: "Bearer "}`, `17: *: needs exactly one of file, vault, oauth, google`},
+		{`{file: token, vault: {path: kv/data/a, field: token}}`,
+			`17: *: needs exactly one of file, vault, oauth, google | 38: *.vault: needs custody.type: vault`},
+		{`{file: absent}`, `24: *.file: read secret: open absent: no such file or directory`},
+		{`{file: empty}`, `24: *.file: the secret in empty has fewer than 1 bytes`},
+		{`{file: short}`,
+			`24: *.file: short: the secret has fewer than 8 bytes, too few to tell it from other text in an answer`},
+		{`{vault: {path: kv/data/a}}`, `25: *.vault.field: is required | 25: *.vault: needs custody.type: vault`},
+		{`{vault: {path: kv/data/a, field: token, version: 2}}`,
+			`57: *.vault.version: is not known; known here are field, path`},
+		{`{file: token, basic: {user: alice}, vault: {path: database/creds/a}}`,
+			`17: *: needs exactly one of file, vault, oauth, google | 60: *.vault.field: is required | 60: *.vault: ` +
+				`needs custody.type: vault`},
+
+		// Forms.
+		{`{header: X-Key, query: key, file: token}`,
+			`40: *.query: a credential goes to one place only, and this one has header`},
+		{`{prefix: "Bearer ", cookie: session, file: token}`,
+			`45: *.cookie: a credential goes to one place only, and this one has header`},
+		{`{header: Host, file: token}`,
+			`26: *.header: the header Host has a meaning of its own, so it cannot carry a credential`},
+		{`{header: "X Key", file: token}`, `26: *.header: "X Key" is not the name of a header`},
+		{`{file: lines}`, `24: *.file: lines: it has a character that no header can carry, such as a line end`},
+		{`{query: "a b", file: token}`,
+			`25: *.query: "a b" cannot carry a credential: use letters, digits and -._~, and no name that some ` +
+				`servers take the method from`},
+		{`{query: _method, file: token}`,
+			`25: *.query: "_method" cannot carry a credential: use letters, digits and -._~, and no name that some ` +
+				`servers take the method from`},
+		{`{query: key, basicSecret: user, file: token}`,
+			`43: *.basicSecret: has no meaning with query, which is no Basic credential`},
+		{`{cookie: "a;b", file: token}`,
+			"26: *.cookie: \"a;b\" is not the name of a cookie: letters, digits and !#$%&'*+-.^_`|~"},
+		{`{cookie: session, file: space}`,
+			`41: *.file: space: it has a character that no cookie can carry, such as a space or a semicolon`},
+		{`{basic: {user: "a:b"}, file: token}`,
+			`25: *.basic: a user has no colon and no control character (RFC 7617)`},
+		{`{basic: {}, file: token}`, `35: *.file: token: it has no user: set basic.user, or write user:password`},
+		{`{basic: {name: alice}, file: token}`, `26: *.basic.name: is not known; known here are user`},
+
+		// AWS.
+		{`{aws: {service: s3}, file: aws}`, `23: *.aws.regions: is required`},
+		{`{aws: {service: S3, regions: [eu-central-1]}, file: aws}`,
+			`23: *.aws: "S3" is no service or region such as s3 or eu-central-1: lower case, digits and hyphens`},
+		{`{aws: {service: s3, regions: [Frankfurt]}, file: aws}`,
+			`23: *.aws: "Frankfurt" is no service or region such as s3 or eu-central-1: lower case, digits and ` +
+				`hyphens`},
+		{`{aws: {service: s3, region: eu-central-1}, file: aws}`,
+			`37: *.aws.region: is not known; did you mean regions?`},
+		{`{aws: {service: s3, regions: [eu-central-1]}, file: token}`,
+			`69: *.file: token: no shared credentials file: its lines are a profile, aws_access_key_id, ` +
+				`aws_secret_access_key and aws_session_token, each once`},
+		{`{aws: {service: s3, regions: [eu-central-1]}, file: aws-more}`,
+			`69: *.file: aws-more: no shared credentials file with exactly one profile, which has aws_access_key_id ` +
+				`and aws_secret_access_key`},
+		{`{aws: {service: s3, regions: [eu-central-1]}, file: aws-bad}`,
+			`69: *.file: aws-bad: it has no access key id without spaces, commas, slashes and equals signs`},
+		{`{aws: {service: s3, regions: [eu-central-1]}, vault: {path: aws/creds/a, field: secret_key}}`,
+			`70: *.vault: needs custody.type: vault | 97: *.vault.field: has no meaning with aws, which takes ` +
+				`access_key, secret_key and security_token`},
+
+		// Tokens.
+		{`{oauth: {clientID: m, clientSecretFile: token}}`, `25: *.oauth.tokenURL: is required`},
+		{`{oauth: {tokenURL: "http://login.example.com/token", clientID: m, clientSecretFile: token}}`,
+			`36: *.oauth.tokenURL: must be an https URL without a user or a fragment, such as ` +
+				`https://login.example.com/token`},
+		{`{oauth: {tokenURL: "https://login.example.com/token", clientSecretFile: token}}`,
+			`25: *.oauth.clientID: is required`},
+		{`{` + oauth + `}}`,
+			`25: *.oauth: needs clientSecretFile, refreshTokenFile or subjectTokenFile: a client identifier alone ` +
+				`proves nothing`},
+		{`{` + oauth + `, clientSecretFile: absent}}`,
+			`102: *.oauth.clientSecretFile: read secret: open absent: no such file or directory`},
+		{`{` + oauth + `, clientSecret: text}}`,
+			`84: *.oauth.clientSecret: is not known; did you mean clientSecretFile?`},
+		{`{` + oauth + `, clientSecretFile: token, clientAuth: body}}`,
+			`121: *.oauth.clientAuth: "body" is none of basic, post`},
+		{`{` + oauth + `, refreshTokenFile: token, subjectTokenFile: token}}`,
+			`127: *.oauth.subjectTokenFile: has no meaning with refreshTokenFile: set one of them`},
+		{`{` + oauth + `, subjectTokenFile: token, subjectTokenType: saml}}`,
+			`127: *.oauth.subjectTokenType: "saml" is none of access_token, id_token, jwt`},
+		{`{` + oauth + `, clientSecretFile: token, identityProvider: {tokenURL: "https://idp.example/", clientID: m}}}`,
+			`127: *.oauth.identityProvider: needs subjectTokenFile, the token that it exchanges, and audience, for ` +
+				`whom`},
+		{`{` + oauth + `, clientSecretFile: token}, aws: {service: s3, regions: [eu-central-1]}}`,
+			`115: *.aws: needs more than a token: a file or vault`},
+		{`{google: {keyFile: google, scopes: [a]}}`,
+			`36: *.google.keyFile: google: no key of a service account (JSON with type, client_email and private_key)`},
+		{`{google: {keyFile: google}}`,
+			`26: *.google.scopes: is required | 36: *.google.keyFile: google: no key of a service account (JSON with ` +
+				`type, client_email and private_key)`},
+		{`{google: {keyFile: token, scopes: [a], tokenURL: "https://u@googleapis.com/token"}}`,
+			`36: *.google.keyFile: token: no key of a service account (JSON with type, client_email and private_key) ` +
+				`| 66: *.google.tokenURL: must be an https URL without a user or a fragment, such as ` +
+				`https://login.example.com/token`},
+	} {
+		path := filepath.Join(dir, "mediator.yaml")
+		check.Must(t, os.WriteFile(path, []byte(strings.Replace(correctSidecar, "create_post",
+			"create_post\n    credential: "+tt.credential, 1)), 0o600))
+		_, err := LoadSidecar(path)
+		got := ""
+		if err != nil {
+			got = strings.NewReplacer(path+": ", "", dir+"/", "", "actions[0].credential", "*", "line 21, column ", "",
+				"\n", " | ").Replace(err.Error())
+		}
+		if got != tt.want {
+			t.Errorf("%s:\n got %s\nwant %s", tt.credential, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package config
+
+import (
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/proxy/credential"
+)
+
+// TokenEndpoint is an OAuth 2.0 token endpoint. A private host needs an entry in upstreams.
+type TokenEndpoint struct {
+	// TokenURL is the https URL of the token endpoint.
+	TokenURL string `yaml:"tokenURL" need:"yes"`
+	// ClientID identifies the mediator to the token endpoint.
+	ClientID string `yaml:"clientID" need:"yes"`
+	// ClientSecretFile holds the client's secret. Default: the client is public.
+	ClientSecretFile string `yaml:"clientSecretFile" is:"path"`
+	// ClientAuth says where the client's secret goes: basic (Authorization) or post (the body).
+	ClientAuth string `yaml:"clientAuth" one:"basic post"`
+}
+
+// OAuth gets access tokens. RefreshTokenFile or SubjectTokenFile selects the grant; by default the client's own
+// credentials do.
+type OAuth struct {
+	TokenEndpoint `yaml:",inline"`
+	// Scopes are the requested scopes.
+	Scopes []string `yaml:"scopes"`
+	// Audience names the service that takes the token (RFC 8693).
+	Audience string `yaml:"audience"`
+	// Resource is the API's URL (RFC 8707).
+	Resource string `yaml:"resource"`
+	// RefreshTokenFile holds the first refresh token; its successors are stored in `state`. Default: the grant is that of
+	// the client's own credentials.
+	RefreshTokenFile string `yaml:"refreshTokenFile" is:"path"`
+	// SubjectTokenFile holds a token to exchange instead (RFC 8693). It is reread each time.
+	SubjectTokenFile string `yaml:"subjectTokenFile" is:"path"`
+	// SubjectTokenType is the token's type: access_token, id_token or jwt.
+	SubjectTokenType string `yaml:"subjectTokenType" one:"access_token id_token jwt"`
+	// IdentityProvider exchanges the subject token for an identity assertion (ID-JAG), which `tokenURL` takes. Needs
+	// `audience`, the issuer of `tokenURL`.
+	IdentityProvider *TokenEndpoint `yaml:"identityProvider"`
+}
+
+// Google gets access tokens for a Google service account.
+type Google struct {
+	// KeyFile is the service account's key, in Google's JSON.
+	KeyFile string `yaml:"keyFile" is:"path" need:"yes"`
+	// Scopes are the requested scopes, such as https://www.googleapis.com/auth/drive.file.
+	Scopes []string `yaml:"scopes" need:"yes"`
+	// TokenURL is the token endpoint. Default https://oauth2.googleapis.com/token.
+	TokenURL string `yaml:"tokenURL"`
+}
+
+func (t *TokenEndpoint) check(key string, f *findings) {
+	checkTokenURL(key+".tokenURL", t.TokenURL, f)
+	if t.ClientSecretFile != "" {
+		readSecret(key+".clientSecretFile", t.ClientSecretFile, 1, f)
+	}
+}
+
+func checkTokenURL(key, text string, f *findings) {
+	u, err := url.Parse(text)
+	if text != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "") {
+		f.Add(key, "must be an https URL without a user or a fragment, such as https://login.example.com/token")
+	}
+}
+
+func (o *OAuth) check(key string, f *findings) {
+	o.TokenEndpoint.check(key, f)
+	switch {
+	case o.RefreshTokenFile != "" && o.SubjectTokenFile != "":
+		f.Add(key+".subjectTokenFile", "has no meaning with refreshTokenFile: set one of them")
+	case o.RefreshTokenFile+o.SubjectTokenFile+o.ClientSecretFile == "":
+		f.Add(key, "needs clientSecretFile, refreshTokenFile or subjectTokenFile: a client identifier alone proves nothing")
+	}
+	if o.IdentityProvider != nil && (o.SubjectTokenFile == "" || o.Audience == "") {
+		f.Add(key+".identityProvider", "needs subjectTokenFile, the token that it exchanges, and audience, for whom")
+	}
+	if o.RefreshTokenFile != "" {
+		readSecret(key+".refreshTokenFile", o.RefreshTokenFile, 1, f)
+	}
+	if o.SubjectTokenFile != "" {
+		readSecret(key+".subjectTokenFile", o.SubjectTokenFile, 1, f)
+	}
+}
+
+func (g *Google) check(key string, f *findings) {
+	checkTokenURL(key+".tokenURL", g.TokenURL, f)
+	if g.TokenURL == "" {
+		g.TokenURL = "https://oauth2.googleapis.com/token"
+	}
+	if g.KeyFile == "" {
+		return
+	}
+	text := readSecret(key+".keyFile", g.KeyFile, 1, f)
+	if err := credential.CheckGoogleKey(text); text != "" && !f.noSecrets && err != nil {
+		f.Add(key+".keyFile", "%s: %v", g.KeyFile, err)
+	}
+}
+
+func (t *TokenEndpoint) options() credential.TokenEndpoint {
+	return credential.TokenEndpoint{URL: t.TokenURL, ClientID: t.ClientID, SecretFile: t.ClientSecretFile,
+		InParams: t.ClientAuth == "post"}
+}
+
+// Options returns what the source of the tokens needs. Refresh tokens are stored below state.
+func (o *OAuth) Options(state string, via http.RoundTripper) credential.OAuthOptions {
+	out := credential.OAuthOptions{TokenEndpoint: o.options(), Scopes: o.Scopes, Audience: o.Audience,
+		Resource: o.Resource, RefreshFile: o.RefreshTokenFile, SubjectFile: o.SubjectTokenFile,
+		SubjectType: o.SubjectTokenType, HTTP: via, Now: time.Now,
+		Kept: filepath.Join(state, "refresh-"+evidence.HashBytes([]byte(o.TokenURL + " " + o.ClientID + " " +
+			o.RefreshTokenFile))[:16])}
+	if o.IdentityProvider != nil {
+		identity := o.IdentityProvider.options()
+		out.Identity = &identity
+	}
+	return out
+}
+
+// Options returns what the source of the tokens needs.
+func (g *Google) Options(via http.RoundTripper) credential.GoogleOptions {
+	return credential.GoogleOptions{KeyFile: g.KeyFile, Scopes: g.Scopes, TokenURL: g.TokenURL, HTTP: via, Now: time.Now}
+}
+
+// Uses returns the files that the credential is read from, and the URLs that it is got from.
+func (r *Credential) Uses() (files, urls []string) {
+	files = []string{r.File}
+	if o := r.OAuth; o != nil {
+		files = append(files, o.ClientSecretFile, o.RefreshTokenFile, o.SubjectTokenFile)
+		urls = append(urls, o.TokenURL)
+		if o.IdentityProvider != nil {
+			files, urls = append(files, o.IdentityProvider.ClientSecretFile), append(urls, o.IdentityProvider.TokenURL)
+		}
+	}
+	if r.Google != nil {
+		files, urls = append(files, r.Google.KeyFile), append(urls, r.Google.TokenURL)
+	}
+	return files, urls
+}

@@ -1,0 +1,152 @@
+// Package console shows operators what the mediator does, as pages for a browser on the same machine. The pages only
+// read: they get everything from the processes' APIs for operators.
+//
+//	console.go   the handler: who may ask what, and the headers of every answer
+//	login.go     one-time codes and the sessions of browsers
+//	serve.go     the listeners, and the confinement of the process
+//	source.go    questions to the processes
+//	live.go      news of ended calls for open pages
+//	view.go      the templates and their functions
+//	now.go, feed.go, post.go, sessions.go, agents.go, keys.go, manifest.go   a page each
+//	closest.go   the rule that is closest to a refused call, and what differs
+//	chart.go     charts as SVG
+package console
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
+)
+
+// Options configure a console. All fields are required unless they say otherwise.
+type Options struct {
+	// Admin is the sidecar's endpoint for operators, in the form of [daemon.ParseEndpoint].
+	Admin string
+	// Processes are the endpoints of all processes that have keys, the sidecar among them.
+	Processes []string
+	// Node is the node's internal endpoint; empty without a node.
+	Node string
+	// Trust names the public files that verify the trust bundle; without a bundle less is known of the keys.
+	Trust config.Trust
+	// Judge verifies a record as mediator verify does; nil verifies none.
+	Judge func(context.Context, admin.Record) ([]Result, error)
+	// URL is the address of the console as browsers see it.
+	URL *url.URL
+	Now func() time.Time
+}
+
+// Result is one of the results of a verification. No result speaks for another.
+type Result struct {
+	Name  string // such as Authentic
+	State string // yes, no or unknown
+	Says  string
+}
+
+// Server answers browsers.
+type Server struct {
+	Options
+	logins logins
+	live   live
+	mux    *http.ServeMux
+}
+
+// page returns what a template shows for a request.
+type page func(*Server, *http.Request) (view, error)
+
+// routes are the pages. Besides them there are /login, /live and the files in static.
+var routes = map[string]page{
+	"/{$}":           (*Server).now,
+	"/feed":          (*Server).feed,
+	"/posts/{id}":    (*Server).post,
+	"/sessions":      (*Server).sessions,
+	"/sessions/{id}": (*Server).session,
+	"/agents":        (*Server).agents,
+	"/keys":          (*Server).keys,
+	"/manifest":      (*Server).manifest,
+}
+
+//go:embed static
+var static embed.FS
+
+// New makes a console.
+func New(o Options) *Server {
+	s := &Server{Options: o, mux: http.NewServeMux()}
+	s.live.at = o.Admin
+	files, _ := fs.Sub(static, "static") // the name is valid
+	public := http.StripPrefix("/static/", http.FileServerFS(files))
+	s.mux.HandleFunc("GET /static/{file}", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=3600")
+		public.ServeHTTP(w, r)
+	})
+	s.mux.HandleFunc("GET /login", s.showLogin)
+	s.mux.HandleFunc("POST /login", s.login)
+	s.mux.HandleFunc("GET /live", s.loggedIn(s.live.serve))
+	for path, page := range routes {
+		s.mux.HandleFunc("GET "+path, s.loggedIn(s.show(page)))
+	}
+	s.mux.HandleFunc("/", s.loggedIn(func(w http.ResponseWriter, r *http.Request) {
+		fail(w, refusal.New("not_found", "the console has no page %.100q for %.20s", r.URL.Path, r.Method))
+	}))
+	return s
+}
+
+// contentPolicy permits what the pages need, which is all their own.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// ServeHTTP refuses requests that name another host, as those of a page do whose name was rebound to this address, and
+// requests that change something from another page.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", contentPolicy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	origin := r.Header.Get("Origin")
+	if r.Host != s.URL.Host || origin != "" && origin != s.URL.Scheme+"://"+s.URL.Host ||
+		r.Method == http.MethodPost && origin == "" {
+		problem.Write(w, refusal.New("console_refused",
+			"this is the console at %s://%s; the request is for host %.100q, from origin %.100q",
+			s.URL.Scheme, s.URL.Host, r.Host, origin))
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// loggedIn sends a browser without a session to the login.
+func (s *Server) loggedIn(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if cookie, err := r.Cookie(s.cookie()); err != nil || !s.logins.knows(cookie.Value, s.Now()) {
+			http.Redirect(w, r, "/login", http.StatusSeeOther)
+			return
+		}
+		next(w, r)
+	}
+}
+
+func (s *Server) show(page page) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v, err := page(s, r)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		v.write(w, http.StatusOK)
+	}
+}
+
+// fail shows an error as a page.
+func fail(w http.ResponseWriter, err error) {
+	d := problem.DetailsOf(err)
+	view{"error", d.Title, d}.write(w, d.Status)
+}

@@ -1,0 +1,245 @@
+package console
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/own"
+	"github.com/actionproof/mediator/test/check"
+)
+
+// asking is a console without a sidecar, and a browser.
+type asking struct {
+	*Server
+	now    time.Time
+	cookie string
+}
+
+func newAsking(t *testing.T, at string) *asking {
+	t.Helper()
+	u, err := url.Parse(at)
+	check.Must(t, err)
+	a := &asking{now: time.Unix(1_800_000_000, 0)}
+	a.Server = New(Options{Admin: "unix:/nowhere/admin.sock", URL: u, Now: func() time.Time { return a.now }})
+	return a
+}
+
+func (a *asking) ask(method, path, body string, header ...string) *http.Response {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Host = a.URL.Host
+	if a.cookie != "" {
+		r.Header.Set("Cookie", a.cookie)
+	}
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", a.URL.Scheme+"://"+a.URL.Host)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		if r.Header.Set(header[i], header[i+1]); header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+	}
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, r)
+	return w.Result()
+}
+
+// code makes a one-time code.
+func (a *asking) code(t *testing.T) string {
+	t.Helper()
+	u, err := url.Parse(a.LoginURL())
+	check.Must(t, err)
+	return "code=" + u.Query().Get("code")
+}
+
+func (a *asking) enter(t *testing.T) {
+	t.Helper()
+	resp := a.ask(http.MethodPost, "/login", a.code(t))
+	if resp.StatusCode != http.StatusSeeOther || len(resp.Cookies()) != 1 {
+		t.Fatalf("status %d", resp.StatusCode)
+	}
+	a.cookie = resp.Cookies()[0].Name + "=" + resp.Cookies()[0].Value
+}
+
+// TestRoutes walks all pages: each only reads, and needs a session.
+func TestRoutes(t *testing.T) {
+	t.Parallel()
+	a := newAsking(t, "http://a.localhost:1")
+	paths := []string{"/live", "/nothing"}
+	for path := range routes {
+		paths = append(paths, strings.NewReplacer("{$}", "", "{id}", "some").Replace(path))
+	}
+	for _, path := range paths {
+		if resp := a.ask(http.MethodGet, path, ""); resp.Header.Get("Location") != "/login" {
+			t.Errorf("%s without a session: %d", path, resp.StatusCode)
+		}
+	}
+	a.enter(t)
+	for _, path := range paths {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+			http.MethodOptions} {
+			if resp := a.ask(method, path, ""); resp.StatusCode != http.StatusNotFound {
+				t.Errorf("%s %s: %d", method, path, resp.StatusCode)
+			}
+		}
+	}
+	if resp := a.ask(http.MethodGet, "/", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("without a sidecar: %d", resp.StatusCode)
+	}
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	a := newAsking(t, "http://a.localhost:1")
+	used := a.code(t)
+	for range 2 { // looking at the link uses nothing up
+		if resp := a.ask(http.MethodGet, "/login?"+used, ""); resp.StatusCode != http.StatusOK {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	}
+	resp := a.ask(http.MethodPost, "/login", used)
+	check.WantEqual(t, resp.StatusCode, http.StatusSeeOther)
+	c := resp.Cookies()[0]
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.Path != "/" {
+		t.Errorf("the cookie is %v", c)
+	}
+	late := a.code(t)
+	a.now = a.now.Add(codeLife)
+	for name, code := range map[string]string{"used": used, "late": late, "none": "", "unknown": "code=AAAA"} {
+		resp := a.ask(http.MethodPost, "/login", code)
+		if resp.StatusCode != http.StatusForbidden || len(resp.Cookies()) > 0 {
+			t.Errorf("%s: %d", name, resp.StatusCode)
+		}
+	}
+	a.enter(t)
+	a.now = a.now.Add(sessionLife - time.Second)
+	check.WantEqual(t, a.ask(http.MethodGet, "/nothing", "").StatusCode, http.StatusNotFound)
+	a.now = a.now.Add(time.Second)
+	check.WantEqual(t, a.ask(http.MethodGet, "/nothing", "").StatusCode, http.StatusSeeOther)
+
+	secure := newAsking(t, "https://console.test")
+	c = secure.ask(http.MethodPost, "/login", secure.code(t)).Cookies()[0]
+	if !c.Secure || c.Name != "__Host-console" {
+		t.Errorf("with TLS the cookie is %v", c)
+	}
+}
+
+func TestManyCodes(t *testing.T) {
+	t.Parallel()
+	a := newAsking(t, "http://a.localhost:1")
+	first := a.code(t)
+	a.now = a.now.Add(time.Second)
+	for range maxLogins {
+		a.code(t)
+	}
+	check.WantEqual(t, len(a.logins.codes), maxLogins)
+	check.WantEqual(t, a.ask(http.MethodPost, "/login", first).StatusCode, http.StatusForbidden)
+	a.enter(t)
+}
+
+func TestOrigin(t *testing.T) {
+	t.Parallel()
+	a := newAsking(t, "http://a.localhost:1")
+	for name, ask := range map[string]func() *http.Response{
+		"another host": func() *http.Response { return a.ask(http.MethodGet, "/login", "", "Host", "rebound.example:1") },
+		"an address":   func() *http.Response { return a.ask(http.MethodGet, "/login", "", "Host", "127.0.0.1:1") },
+		"another origin": func() *http.Response {
+			return a.ask(http.MethodPost, "/login", a.code(t), "Origin", "http://b.localhost:1")
+		},
+		"no origin": func() *http.Response { return a.ask(http.MethodPost, "/login", a.code(t), "Origin", "") },
+	} {
+		if resp := ask(); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %d", name, resp.StatusCode)
+		}
+	}
+	resp := a.ask(http.MethodGet, "/login", "")
+	if got := resp.Header.Get("Content-Security-Policy"); got != contentPolicy || strings.Contains(got, "unsafe") {
+		t.Errorf("the policy is %q", got)
+	}
+}
+
+func TestClosest(t *testing.T) {
+	t.Parallel()
+	rules := []own.Rule{
+		{Name: "reads", Kind: own.Egress, URL: "https://api.test/**", Methods: []string{"GET", "HEAD"}},
+		{Name: "comment", Kind: own.Post, URL: "https://api.test/posts/{id}/comments", Methods: []string{"POST"}},
+		{Name: "tools", Kind: own.Post, URL: "https://api.test/mcp", Methods: []string{"POST"}, Tools: []string{"search"}},
+	}
+	for name, tt := range map[string]struct {
+		call    ledger.Record
+		rule    string
+		differs []string
+	}{
+		"another method": {ledger.Record{Method: "DELETE", Path: "/posts/1"}, "reads",
+			[]string{"method: the rule has GET, HEAD, the call DELETE"}},
+		"another path": {ledger.Record{Method: "POST", Path: "/posts/1/likes"}, "reads",
+			[]string{"method: the rule has GET, HEAD, the call POST"}},
+		"another tool": {ledger.Record{Method: "POST", Path: "/mcp", MCP: &ledger.MCPMessage{Method: "tools/call",
+			Tool: "delete"}}, "tools", []string{"tool: the rule has search, the call delete"}},
+		"refused later": {ledger.Record{Method: "POST", Path: "/posts/1/comments", Rule: "comment"}, "comment", nil},
+		"another scheme": {ledger.Record{Method: "GET", Path: "/", Scheme: "http", Host: "api.test:80"}, "reads",
+			[]string{"scheme"}},
+		"an unknown host": {ledger.Record{Method: "GET", Path: "/", Host: "other.test:443"}, "", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.call.Scheme == "" {
+				tt.call.Scheme = "https"
+			}
+			if tt.call.Host == "" {
+				tt.call.Host = "api.test:443"
+			}
+			got := closestTo(tt.call, rules)
+			if got == nil {
+				check.WantEqual(t, "", tt.rule)
+				return
+			}
+			check.WantEqual(t, got.Rule.Name, tt.rule)
+			if len(got.Differs) != len(tt.differs) || !slices.ContainsFunc(append(got.Differs, ""), func(s string) bool {
+				return strings.HasPrefix(s, strings.Join(tt.differs, ""))
+			}) {
+				t.Errorf("differs: %q", got.Differs)
+			}
+		})
+	}
+}
+
+func TestProposal(t *testing.T) {
+	t.Parallel()
+	call := ledger.Record{Scheme: "https", Host: "api.test:443", Method: "POST", Path: "/posts/7/likes", Session: "s",
+		State: ledger.StateRefused, Code: "action_unmatched", Started: time.Now()}
+	if got := proposal(call); !strings.Contains(got, "https://api.test/posts/{id}/likes") {
+		t.Errorf("got %q", got)
+	}
+	call.Code = "event_closed"
+	check.WantEqual(t, proposal(call), "")
+}
+
+// TestRotations: a version begins where it was made and ends with its certificate, and its use lies within.
+func TestRotations(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	at := func(h int) *time.Time { t := now.Add(time.Duration(h) * time.Hour); return &t }
+	c := rotations([]keyring.Version{
+		{KeyID: "k:v1", State: keyring.Retired, Created: at(-20), Until: at(-5),
+			Use: &keyring.Use{First: *at(-19), Last: *at(-9), Posts: 3}},
+		{KeyID: "k:v2", State: keyring.Certified, Created: at(-10), Until: at(20)},
+	}, now)
+	var classes []string
+	for _, b := range c.Bars {
+		classes = append(classes, b.Class)
+		if b.X < 40 || b.X+b.Width > float64(c.Width) || b.Height <= 0 {
+			t.Errorf("%+v is not in the chart", b)
+		}
+	}
+	check.WantEqual(t, classes, []string{"ended", "used", "certified", "today"})
+	if first, second := c.Bars[0], c.Bars[2]; first.X >= second.X || c.Bars[3].X <= second.X {
+		t.Errorf("%+v", c.Bars)
+	}
+}

@@ -1,0 +1,87 @@
+package console
+
+import (
+	"context"
+	"net/url"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/ledger"
+)
+
+// askTimeout bounds one question to a process. A page without an answer says so in its place.
+const askTimeout = 5 * time.Second
+
+// told is the answer of a process, or why there is none.
+type told[A any] struct {
+	Is  A
+	Err string
+}
+
+// ask asks the process at an endpoint.
+func ask[A any](ctx context.Context, at, path string) (a told[A]) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := admin.Get(ctx, at, path, &a.Is); err != nil {
+		a.Err = err.Error() + daemon.CodeOf(err)
+	}
+	return a
+}
+
+// together runs questions at the same time.
+func together(questions ...func()) {
+	var group errgroup.Group
+	for _, q := range questions {
+		group.Go(func() error { q(); return nil })
+	}
+	_ = group.Wait() // none fails
+}
+
+// records returns the selected records without their artifacts, at most limit.
+func (s *Server) records(ctx context.Context, q ledger.Query, limit int) (all []ledger.Record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	q.Bare, q.Limit = true, limit
+	for r, err := range admin.Records(ctx, s.Admin, admin.Selection{Query: q}) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+func (s *Server) record(ctx context.Context, id string) (r admin.Record, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	err = admin.Get(ctx, s.Admin, "/v1/posts/"+url.PathEscape(id), &r)
+	return r, err
+}
+
+// versions returns what is known of each version of each key, and what could not be read.
+func (s *Server) versions(ctx context.Context) (versions []keyring.Version, unread []string) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	fail := func(err error) { unread = append(unread, err.Error()+daemon.CodeOf(err)) }
+	for _, at := range s.Processes {
+		roles, err := keyring.ReadRoles(ctx, []string{at})
+		if err != nil {
+			fail(err)
+			continue
+		}
+		versions = append(versions, keyring.VersionsOf(at, roles)...)
+	}
+	if s.Trust.Bundle != "" {
+		books, err := keyring.ReadBooks(s.Trust.Registry, s.Trust.Bundle, s.Now())
+		if err != nil {
+			fail(err)
+		} else {
+			versions = books.Complete(versions)
+		}
+	}
+	return versions, unread
+}

@@ -1,0 +1,46 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/actionproof/mediator/ledger"
+)
+
+var _ ledger.Exports = (*Ledger)(nil)
+
+const (
+	selectUnexported = `SELECT record, artifacts FROM unexported JOIN posts USING (id)
+WHERE unexported.instance = $1 ORDER BY unexported.seq LIMIT $2`
+	adoptUnexported = `UPDATE unexported SET instance = $1 FROM posts
+WHERE posts.id = unexported.id AND unexported.instance <> $1 AND posts.started < $2`
+)
+
+// Unexported implements [ledger.Exports].
+func (l *Ledger) Unexported(ctx context.Context, limit int) ([]ledger.Record, error) {
+	return l.Reader.Unexported(ctx, selectUnexported, l.name, limit)
+}
+
+// Exported implements [ledger.Exports].
+func (l *Ledger) Exported(ctx context.Context, ids ...string) error {
+	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM unexported WHERE id = ANY ($1)`, ids); err != nil {
+			return ledger.Unavailable("note the export", err)
+		}
+		return nil
+	})
+}
+
+// adopt makes this process export the records of calls that began before, because their process never came back.
+func (l *Ledger) adopt(ctx context.Context, before time.Time) error {
+	if l.o.Ended == nil {
+		return nil
+	}
+	return l.logged(l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, adoptUnexported, l.name, before.UnixMilli()); err != nil {
+			return ledger.Unavailable("take over exports", err)
+		}
+		return nil
+	}))
+}
