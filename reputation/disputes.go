@@ -172,9 +172,9 @@ func (s *Service) turn(ctx context.Context, calls []*call) {
 	if len(calls) == 0 {
 		return
 	}
-	t := &turn{s: s, began: time.Now()}
+	t := &turn{s: s}
 	err := s.o.Store.Turn(ctx, func(rows *store.Turn) (err error) {
-		t.rows = rows
+		t.rows, t.began = rows, time.Now() // it has the log now
 		if t.Book, err = dispute.Open(rows); err != nil {
 			return err
 		}
