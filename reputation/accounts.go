@@ -43,9 +43,11 @@ func (r Reputed) MarshalJSON() ([]byte, error) {
 }
 
 const (
-	// maxAccounts bounds the agents' logs in memory; the others are read when needed.
-	maxAccounts = 1024
-	enterChunk  = 64
+	// maxAccounts bounds the memory of agents' logs, in bytes; the others are read when needed.
+	maxAccounts = 64 << 20
+	// An agent's log needs about emptyAccount bytes, and heapOf times those of its entries.
+	emptyAccount, heapOf = 4 << 10, 3
+	enterChunk           = 64
 )
 
 type accounts struct {
@@ -57,6 +59,7 @@ type account struct {
 	agent accrual.Agent
 	held  lock             // for what follows
 	log   *accrual.Account // nil if it must be read from the start
+	texts int              // bytes of its entries
 	rated *rating.Account  // of the same entries
 	last  reusable[Reputed]
 }
@@ -79,6 +82,7 @@ func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
 	if added, err := a.add(e); err != nil || !added {
 		return nil, err
 	}
+	a.texts += len(text)
 	log := a.log.Log()
 	return &store.Entry{Agent: a.agent.String(), Number: log.Entries, Head: log.Head, Text: string(text)}, nil
 }
@@ -107,13 +111,24 @@ func (a *accounts) take(ctx context.Context, agent accrual.Agent) (of *account, 
 	return of, release, nil
 }
 
+// weigh drops the least recently used logs while there is no room. Those who hold one can still use it.
+func (a *accounts) weigh(of *account) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	id := of.agent.String()
+	if kept, ok := a.byID.Get(id); ok && kept == of {
+		a.byID.Weigh(id, emptyAccount+heapOf*of.texts)
+	}
+}
+
 // account returns the complete log of an agent, locked until release is called.
 func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account, release func(), err error) {
 	a, release, err = s.accounts.take(ctx, agent)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.replay(ctx, a); err != nil {
+	err = s.replay(ctx, a)
+	if s.accounts.weigh(a); err != nil {
 		a.log = nil
 		release()
 		return nil, nil, fmt.Errorf("the log of the agent %s: %w", agent, err)
@@ -126,7 +141,7 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 		if a.log, err = accrual.NewAccount(a.agent); err != nil {
 			return err
 		}
-		a.rated = rating.NewAccount(a.agent, autonomy.ScoringHash)
+		a.rated, a.texts = rating.NewAccount(a.agent, autonomy.ScoringHash), 0
 	}
 	for more := true; more; {
 		entries, err := s.o.Store.Entries(ctx, a.agent.String(), a.log.Log().Entries+1)
@@ -145,6 +160,7 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 			if got := a.log.Log(); got != (accrual.Log{Entries: one.Number, Head: one.Head}) {
 				return fmt.Errorf("entry %d is missing, was changed, or repeats another: the log has been altered", one.Number)
 			}
+			a.texts += len(one.Text)
 		}
 		more = len(entries) == store.MaxEntries
 	}

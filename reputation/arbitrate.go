@@ -2,12 +2,10 @@ package reputation
 
 import (
 	"context"
-	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/dispute"
-	"github.com/actionproof/mediator/reputation/store"
 )
 
 // Arbitrate takes an arbiter's decision of a general dispute. The one that makes a majority resolves it. Repeating the
@@ -31,8 +29,8 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 	for _, root := range d.Court.Roots() {
 		ids = append(ids, root.KeyID)
 	}
-	err := s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		if state, _ := book.Dispute(id); state.Has(hash) {
+	err := s.step(ctx, func(t *turn) error {
+		if state, _ := t.Dispute(id); state.Has(hash) {
 			return nil
 		}
 		decision, err := evidence.Open(s.arbiters, dispute.DecisionKind, token, evidence.Expected{
@@ -41,21 +39,18 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 		if err != nil {
 			return err
 		}
-		e, err := book.Vote(id, d.Court, decision, now)
-		if err != nil {
-			return err
-		}
-		return s.proceed(ctx, book, e, store.Step{})
+		e, err := t.Vote(id, d.Court, decision, t.now)
+		return t.add(e, err)
 	})
 	if err != nil {
 		return err
 	}
 	// If this fails, Settle does it.
-	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		e, ok := book.Decided(id, d.Court, d.Rules, now)
+	return s.step(ctx, func(t *turn) error {
+		e, ok := t.Decided(id, d.Court, d.Rules, t.now)
 		if !ok {
 			return nil
 		}
-		return s.end(ctx, book, id, func() (dispute.Entry, error) { return e, nil })
+		return t.end(ctx, e, nil)
 	})
 }

@@ -1,6 +1,7 @@
 package reputation_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -101,12 +102,14 @@ func TestMajorityAfterACrash(t *testing.T) {
 	b.published(t, "s-1")
 	d := b.disputed(t, "con-1", "s-1")
 	b.votes(t, d, wins, 0)
-	book, err := dispute.Replay(b.entries(t))
-	must(t, err)
-	next, err := book.Next(dispute.Entry{At: b.Kit.Clock.Now().Unix(), Voted: &dispute.Voted{DisputeID: d.DisputeID,
-		Arbiter: "b:v1", Decision: evidence.HashBytes(nil), Outcome: wins, Reason: "It is so."}})
-	must(t, err)
-	must(t, b.Store.Proceed(ctx, store.Step{Number: next.Log.Entries, Head: next.Log.Head, Text: string(next.Text)}))
+	must(t, b.Store.Turn(ctx, func(turn *store.Turn) error {
+		book, err := dispute.Open(turn)
+		must(t, err)
+		next, err := book.Next(dispute.Entry{At: b.Kit.Clock.Now().Unix(), Voted: &dispute.Voted{DisputeID: d.DisputeID,
+			Arbiter: "b:v1", Decision: evidence.HashBytes(nil), Outcome: wins, Reason: "It is so."}})
+		must(t, err)
+		return errors.Join(turn.Add(next), book.Take(next))
+	}))
 	must(t, b.Settle(ctx))
 	check.WantEqual(t, b.verdict(t, d.DisputeID).outcome, wins)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/internal/limit"
-	"github.com/actionproof/mediator/reputation/store"
 )
 
 const (
@@ -104,13 +103,10 @@ func (s *Service) setBack(ctx context.Context, token string) (log accrual.Log, e
 		return log, err
 	}
 	s.docket.clock.believe(seen)
-	return log, s.step(ctx, func(book *dispute.Book, _ time.Time) error {
-		e, err := book.SetBack(token, seen.shown)
-		if err != nil {
-			return err
-		}
-		err = s.proceed(ctx, book, e, store.Step{})
-		log = book.Log()
+	return log, s.step(ctx, func(t *turn) error {
+		e, err := t.SetBack(token, seen.shown)
+		err = t.add(e, err)
+		log = t.Log()
 		return err
 	})
 }

@@ -163,3 +163,26 @@ func TestReplicasResolveOnce(t *testing.T) {
 		}
 	}
 }
+
+// A replica can start while another adds to the log.
+func TestCheckBesideAReplica(t *testing.T) {
+	both := replicas(t)
+	var adding sync.WaitGroup
+	var added atomic.Bool
+	adding.Go(func() {
+		defer added.Store(true)
+		for i := range dispute.MaxRunning {
+			c := both[0]
+			if _, err := c.Publish(t.Context(), c.Says(t, c.SignalOf(c.one, fmt.Sprint("s-", i)))); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for !added.Load() {
+		if err := both[1].Check(t.Context()); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	adding.Wait()
+}

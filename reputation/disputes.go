@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -65,16 +65,20 @@ func verifier(roots []evidence.Root, now func() time.Time) (*evidence.Verifier, 
 }
 
 type docket struct {
-	held   lock          // for what follows
-	book   *dispute.Book // durable entries only
+	held   lock // for a turn
 	clock  *clock
 	trials *trials
-	signed ledger.Checkpoint
-	signer string // of signed: its key
+
+	settling sync.Mutex // guards trials
+
+	mu      sync.Mutex // guards all below
+	waiting []*call
+	signed  ledger.Checkpoint
+	signer  string // of signed: its key
 }
 
 func newDocket(d *Disputes, own func() time.Time) *docket {
-	n := &docket{held: make(lock, 1), book: dispute.NewBook(), trials: newTrials()}
+	n := &docket{held: make(lock, 1), trials: newTrials()}
 	if d != nil {
 		n.clock = &clock{read: d.Now, own: own}
 	}
@@ -83,140 +87,147 @@ func newDocket(d *Disputes, own func() time.Time) *docket {
 
 var errOff = refusal.New("not_configured", "the node takes no signals or disputes")
 
-// openBook returns the complete log, locked until release is called.
-func (s *Service) openBook(ctx context.Context) (book *dispute.Book, release func(), err error) {
+// openBook returns the log as it is now, for reading.
+func (s *Service) openBook(ctx context.Context) (*dispute.Book, error) {
 	if s.o.Disputes == nil {
-		return nil, nil, errOff
+		return nil, errOff
 	}
-	release, ok := s.docket.held.take(ctx)
-	if !ok {
-		return nil, nil, refusal.New("overloaded", "the log of disputes is in use")
-	}
-	if err = s.catchUpDocket(ctx); err != nil {
-		release()
-		return nil, nil, fmt.Errorf("the log of disputes: %w", err)
-	}
-	return s.docket.book, release, nil
+	return dispute.Open(s.o.Store.Look(ctx))
 }
 
-func (s *Service) catchUpDocket(ctx context.Context) error {
-	book := s.docket.book
-	for more := true; more; {
-		steps, err := s.o.Store.Steps(ctx, book.Log().Entries+1, store.MaxEntries)
-		if err != nil {
-			return err
-		}
-		for _, one := range steps {
-			next, err := book.Read([]byte(one.Text))
-			if err != nil {
-				return fmt.Errorf("entry %d: %w", one.Number, err)
-			}
-			// Finds gaps and changed entries, not a log that was written anew.
-			if next.Log != (accrual.Log{Entries: one.Number, Head: one.Head}) {
-				return fmt.Errorf("entry %d is missing or was changed: the log has been altered", one.Number)
-			}
-			if err := book.Take(next); err != nil {
-				return err
-			}
-		}
-		more = len(steps) == store.MaxEntries
-	}
-	return nil
+// turn is the log of disputes while it belongs to one transaction.
+type turn struct {
+	*dispute.Book
+	s     *Service
+	rows  *store.Turn
+	now   time.Time
+	began time.Time
+	made  []dispute.Entry
 }
 
-// stepTries bounds how often a step is repeated because a replica was faster.
-const stepTries = 64
+// turnTime bounds what begins in one turn: a slow signer must not hold the log until the database gives up.
+const turnTime = 2 * time.Second
 
-// step judges by the current log and adds to it, again if a replica was faster.
-func (s *Service) step(ctx context.Context, judge func(book *dispute.Book, now time.Time) error) error {
+func (t *turn) long() bool { return time.Since(t.began) > turnTime }
+
+// call waits for a turn. Its judge sees the log as it is and adds to it. What it has added before an error stays.
+type call struct {
+	judge func(*turn) error
+	said  error
+	done  chan error // gets said, or why nothing is stored
+}
+
+// maxCalls bounds the calls in one turn.
+const maxCalls = 64
+
+// step judges by the current log and adds to it. Calls that wait at the same time share a transaction.
+func (s *Service) step(ctx context.Context, judge func(*turn) error) error {
 	if s.o.Disputes == nil {
 		return errOff
 	}
-	var last error
-	for range stepTries {
-		book, release, err := s.openBook(ctx)
-		if err != nil {
+	d, c := s.docket, &call{judge: judge, done: make(chan error, 1)}
+	d.mu.Lock()
+	d.waiting = append(d.waiting, c)
+	d.mu.Unlock()
+	for {
+		select {
+		case err := <-c.done:
+			return err
+		case d.held <- struct{}{}:
+			s.turn(context.WithoutCancel(ctx), d.next())
+			<-d.held
+		case <-ctx.Done():
+			if d.leaves(c) {
+				return refusal.New("overloaded", "the log of disputes is in use")
+			}
+			return <-c.done // its turn has begun
+		}
+	}
+}
+
+func (d *docket) next() (calls []*call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := min(maxCalls, len(d.waiting))
+	calls, d.waiting = d.waiting[:n:n], d.waiting[n:]
+	return calls
+}
+
+// again lets calls wait for another turn, before the others.
+func (d *docket) again(calls []*call) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting = slices.Concat(calls, d.waiting)
+}
+
+func (d *docket) leaves(c *call) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := len(d.waiting)
+	d.waiting = slices.DeleteFunc(d.waiting, func(other *call) bool { return other == c })
+	return len(d.waiting) < before
+}
+
+func (s *Service) turn(ctx context.Context, calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	t := &turn{s: s}
+	err := s.o.Store.Turn(ctx, func(rows *store.Turn) (err error) {
+		t.rows, t.began = rows, time.Now() // it has the log now
+		if t.Book, err = dispute.Open(rows); err != nil {
 			return err
 		}
-		// Under the lock, so that no one waits for it with an old time.
-		now, err := s.docket.clock.now(ctx)
-		if err == nil {
-			err = judge(book, now)
+		// In the turn, so that no one waits for it with an old time.
+		if t.now, err = s.docket.clock.now(ctx); err != nil {
+			return err
 		}
-		last = err
-		release()
-		if !errors.Is(last, store.ErrMoved) {
-			return last
+		for i, c := range calls {
+			if i > 0 && t.long() {
+				s.docket.again(calls[i:])
+				calls = calls[:i]
+				break
+			}
+			c.said = c.judge(t)
+			if err := t.Err(); err != nil {
+				return err
+			}
 		}
-	}
-	return refusal.New("overloaded", "too many replicas add to the log of disputes: %w", last)
-}
-
-func (s *Service) proceed(ctx context.Context, book *dispute.Book, e dispute.Entry, one store.Step) error {
-	next, err := book.Next(e)
-	if err != nil {
-		return err
-	}
-	return s.advance(ctx, book, next, one)
-}
-
-// advance stores a step together with its entries in agents' logs and what one has set. After an error the book is
-// unchanged.
-func (s *Service) advance(ctx context.Context, book *dispute.Book, next dispute.Step, one store.Step) error {
-	one.Number, one.Head, one.Text = next.Log.Entries, next.Log.Head, string(next.Text)
-	accounts, release, err := s.accountsOf(ctx, next.Accounts)
-	if err != nil {
-		return err
-	}
-	defer release()
-	// After a failure some accounts have entries that are not stored.
-	forget := func(err error) error {
-		for _, a := range accounts {
-			a.log = nil
-		}
-		return err
-	}
-	for _, a := range next.Accounts {
-		entry, err := accounts[a.Agent.String()].goOn(a.Entry)
-		if err != nil || entry == nil {
-			// The account was read later than the log of disputes: a replica was faster.
-			return forget(errors.Join(fmt.Errorf("%w: the log of %s", store.ErrMoved, a.Agent), err))
-		}
-		one.Entries = append(one.Entries, *entry)
-	}
-	failpoint.Reach("step judged")
-	if err := s.o.Store.Proceed(ctx, one); err != nil {
-		return forget(err)
-	}
-	failpoint.Reach("step made")
-	s.metrics.steps.WithLabelValues(stepOf(next.Entry)).Inc()
-	return book.Take(next)
-}
-
-// accountsOf returns agents' logs by id, locked until release is called, in the order of ids to avoid deadlocks.
-func (s *Service) accountsOf(ctx context.Context, of []dispute.Account) (accounts map[string]*account, release func(),
-	err error) {
-	accounts = make(map[string]*account)
-	var held []func()
-	release = func() {
-		for _, r := range held {
-			r()
+		failpoint.Reach("step judged")
+		return nil
+	})
+	if err == nil {
+		failpoint.Reach("step made")
+		for _, e := range t.made {
+			s.metrics.steps.WithLabelValues(stepOf(e)).Inc()
 		}
 	}
-	agents := make([]accrual.Agent, 0, len(of))
-	for _, a := range of {
-		agents = append(agents, a.Agent)
-	}
-	slices.SortFunc(agents, func(a, b accrual.Agent) int { return cmp.Compare(a.String(), b.String()) })
-	for _, agent := range slices.Compact(agents) {
-		a, done, err := s.account(ctx, agent)
+	for _, c := range calls {
 		if err != nil {
-			release()
-			return nil, nil, err
+			c.said = err
 		}
-		accounts[agent.String()], held = a, append(held, done)
+		c.done <- c.said
 	}
-	return accounts, release, nil
+}
+
+// add adds an entry with its documents, unless err prevents it.
+func (t *turn) add(e dispute.Entry, err error, documents ...store.Document) error {
+	if err != nil {
+		return err
+	}
+	next, err := t.Next(e)
+	if err != nil {
+		return err
+	}
+	return t.take(next, documents...)
+}
+
+func (t *turn) take(next dispute.Step, documents ...store.Document) error {
+	if err := t.rows.Add(next, documents...); err != nil {
+		return err
+	}
+	t.made = append(t.made, next.Entry)
+	return t.Take(next)
 }
 
 func stepOf(e dispute.Entry) string {

@@ -2,6 +2,7 @@ package reputation_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,19 +83,43 @@ func (c *court) reputation(t *testing.T, agent string) accrual.Claims {
 	return claims
 }
 
-// entries are those of the disputes' log, each in its place.
+// recorded remembers the rows that were put.
+type recorded struct {
+	*dispute.Memory
+	all map[string]dispute.Row
+}
+
+func (r *recorded) Put(row dispute.Row) {
+	r.all[row.ID] = row
+	r.Memory.Put(row)
+}
+
+// entries are those of the disputes' log, from which the stored state follows.
 func (c *court) entries(t *testing.T) (all []dispute.Entry) {
 	t.Helper()
-	book := dispute.NewBook()
+	rows := &recorded{dispute.NewMemory(), make(map[string]dispute.Row)}
+	book, err := dispute.Open(rows)
+	must(t, err)
 	steps, err := c.Store.Steps(t.Context(), 1, store.MaxEntries)
 	must(t, err)
-	for _, one := range steps {
-		e, err := dispute.ParseEntry([]byte(one.Text))
+	for _, text := range steps {
+		e, err := dispute.ParseEntry([]byte(text))
 		must(t, err)
 		_, err = book.Add(e)
 		must(t, err)
-		check.WantEqual(t, book.Log(), accrual.Log{Entries: one.Number, Head: one.Head})
 		all = append(all, e)
+	}
+	must(t, c.Check(t.Context()))
+	stored := c.Store.Look(t.Context()) // the state follows from the log
+	for _, r := range rows.all {
+		text, err := stored.Row(r.ID)
+		must(t, err)
+		check.WantEqual(t, text, r.Text)
+		if r.Queue != "" {
+			waiting, err := stored.Queued(r.Queue, r.Due, 1000)
+			must(t, err)
+			check.WantEqual(t, slices.Contains(waiting, r.Waiting), true)
+		}
 	}
 	return all
 }
@@ -785,27 +810,29 @@ func TestReplicaAhead(t *testing.T) {
 }
 
 func TestALogThatWasChanged(t *testing.T) {
-	for name, edit := range map[string]func(*store.Step){
-		"another head": func(s *store.Step) { s.Head = evidence.HashBytes(nil) },
-		"a gap":        func(s *store.Step) { s.Number++ },
-		"no entry":     func(s *store.Step) { s.Text = "{}" },
-		"the same":     func(s *store.Step) {},
+	for name, edit := range map[string]string{
+		"another entry": `UPDATE steps SET step = '{}' WHERE number = 2`,
+		"a gap":         `DELETE FROM steps WHERE number = 2`,
+		"a row of old":  `UPDATE state SET text = '' WHERE id = 'log'`,
+		"the same":      `UPDATE steps SET number = number`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCourt(t)
+			path := filepath.Join(t.TempDir(), "reputation.db")
+			s, err := store.Open(t.Context(), path, "")
+			must(t, err)
+			c := &court{Node: nodetest.New(t, gatetest.New(t), s)}
+			c.one = c.Agent(t, "agent:one").String()
 			c.published(t, "s-1")
 			c.published(t, "s-2")
-			steps, err := c.Store.Steps(t.Context(), 1, 9)
+			must(t, s.Close())
+			db, err := sql.Open("sqlite", path)
 			must(t, err)
-			s, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"), "")
+			_, err = db.ExecContext(t.Context(), edit)
+			must(t, errors.Join(err, db.Close()))
+			s, err = store.Open(t.Context(), path, "")
 			must(t, err)
 			t.Cleanup(func() { must(t, s.Close()) })
-			must(t, s.Proceed(t.Context(), steps[0]))
-			edit(&steps[1])
-			must(t, s.Proceed(t.Context(), steps[1]))
-			log, err := nodetest.New(t, c.Kit, s).DisputeLog()
-			must(t, err)
-			_, _, err = log.TreeHead(t.Context())
+			err = nodetest.New(t, c.Kit, s).Check(t.Context())
 			if (err == nil) != (name == "the same") {
 				t.Error(err)
 			}

@@ -1,6 +1,7 @@
 package reputation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,8 +65,8 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 	if err != nil {
 		return "", err
 	}
-	return id, s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		held, err := s.held(ctx, book.Named(filing))
+	return id, s.step(ctx, func(t *turn) error {
+		held, err := s.held(ctx, t.Named(filing))
 		if err != nil {
 			return err
 		}
@@ -75,27 +76,16 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 		}
 		var e *dispute.Entry
 		var refused error
-		if id, e, refused = book.File(s.o.Disputes.Rules, filed, now); e == nil {
+		if id, e, refused = t.File(s.o.Disputes.Rules, filed, t.now); e == nil {
 			return refused // or nil: the same was filed before
 		}
-		if refused != nil {
-			if err := s.proceed(ctx, book, *e, store.Step{}); err != nil {
-				return err
-			}
-			return refused
+		switch {
+		case refused != nil:
+			return errors.Join(t.add(*e, nil), refused)
+		case e.Appealed != nil:
+			return t.add(*e, nil, store.Document{ID: appealDocument + id, Text: document})
 		}
-		if e.Appealed != nil {
-			return s.proceed(ctx, book, *e, store.Step{Appealed: &store.Appealed{ID: id, Document: document}})
-		}
-		d := &store.Dispute{
-			ID: id, Challenger: e.Opened.Challenger, Target: e.Opened.Target, Signal: e.Opened.SignalID,
-			Document: document,
-		}
-		err = s.proceed(ctx, book, *e, store.Step{Dispute: d})
-		if errors.Is(err, store.ErrDuplicate) {
-			return nil // the same document opened a dispute that the book has forgotten
-		}
-		return err
+		return t.add(*e, nil, store.Document{ID: filingDocument + id, Text: document})
 	})
 }
 
@@ -168,32 +158,35 @@ func (s *Service) came(ctx context.Context, r shown) (time.Time, error) {
 }
 
 // Dispute returns a dispute by id.
-func (s *Service) Dispute(ctx context.Context, id string) (Dispute, error) {
-	d, err := s.o.Store.Dispute(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return Dispute{}, refusal.New("not_found", "there is no dispute %.80q", id)
-	} else if err != nil {
-		return Dispute{}, err
+func (s *Service) Dispute(ctx context.Context, id string) (answer Dispute, err error) {
+	book, err := s.openBook(ctx)
+	if err != nil {
+		return answer, err
 	}
-	return disputeOf(d)
-}
-
-func disputeOf(d store.Dispute) (Dispute, error) {
-	answer := Dispute{
-		DisputeID: d.ID, Number: d.Number, Status: dispute.StatusPending, Provisional: d.Provisional,
-		Filing: json.RawMessage(d.Document),
-		Opened: json.RawMessage(d.Step), Resolution: d.Token, Appeal: json.RawMessage(d.Appeal),
+	d, ok := book.Dispute(id)
+	if !ok {
+		return answer, cmp.Or(book.Err(), error(refusal.New("not_found", "there is no dispute %.80q", id)))
 	}
-	switch {
-	case d.Resolved > 0:
-		e, err := dispute.ParseEntry([]byte(d.End))
-		if err != nil || e.Resolved == nil {
-			return Dispute{}, errors.Join(errors.New("reputation: the log has no resolution of a resolved dispute"), err)
+	answer = Dispute{DisputeID: id, Number: d.Number, Status: d.Status, Provisional: book.Provisional(d)}
+	if answer.Filing, err = s.document(ctx, filingDocument+id); err != nil {
+		return answer, err
+	}
+	if answer.Opened, err = s.entry(ctx, d.Number); err != nil {
+		return answer, err
+	}
+	if d.Appealed {
+		if answer.Appeal, err = s.document(ctx, appealDocument+id); err != nil {
+			return answer, err
 		}
-		answer.Resolved = json.RawMessage(d.End)
-		answer.Status, answer.Outcome, answer.Resolver = dispute.StatusResolved, e.Resolved.Outcome, e.Resolved.Resolver
-	case d.Reviewing:
-		answer.Status = dispute.StatusReviewing
 	}
-	return answer, nil
+	if d.Status != dispute.StatusResolved {
+		return answer, book.Err()
+	}
+	answer.Outcome, answer.Resolver = d.Resolved.Outcome, d.Resolved.Resolver
+	if answer.Resolved, err = s.entry(ctx, d.Log.Entries); err != nil {
+		return answer, err
+	}
+	token, err := s.document(ctx, resolutionDocument+id)
+	answer.Resolution = string(token)
+	return answer, cmp.Or(err, book.Err())
 }

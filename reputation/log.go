@@ -3,7 +3,11 @@ package reputation
 import (
 	"context"
 
+	"golang.org/x/mod/sumdb/tlog"
+
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/translog"
 )
 
@@ -31,39 +35,65 @@ func (l DisputeLog) Key(ctx context.Context) (translog.Key, error) {
 
 // TreeHead signs each state once.
 func (l DisputeLog) TreeHead(ctx context.Context) (head ledger.TreeHead, signed ledger.Checkpoints, err error) {
-	book, release, err := l.s.openBook(ctx)
+	book, err := l.s.openBook(ctx)
 	if err != nil {
 		return head, signed, err
 	}
-	defer release()
 	key, err := l.Key(ctx)
 	if err != nil {
 		return head, signed, err
 	}
 	head = book.Tree().Head()
 	d := l.s.docket
-	if d.signer != key.String() || d.signed.Size != head.Size {
-		if d.signed, err = key.Checkpoint(ctx, head); err != nil {
+	d.mu.Lock()
+	last, by := d.signed, d.signer
+	d.mu.Unlock()
+	if by != key.String() || last.Size != head.Size {
+		if last, err = key.Checkpoint(ctx, head); err != nil {
 			return head, signed, err
 		}
-		d.signer = key.String()
+		d.mu.Lock()
+		d.signed, d.signer = last, key.String()
+		d.mu.Unlock()
 	}
-	return head, ledger.Checkpoints{Signed: d.signed, Accepted: d.signed}, nil
+	return head, ledger.Checkpoints{Signed: last, Accepted: last}, nil
 }
 
 // Tiles reads what the log has now.
 func (l DisputeLog) Tiles(ctx context.Context, tiles []ledger.Tile) error {
-	book, release, err := l.s.openBook(ctx)
+	book, err := l.s.openBook(ctx)
 	if err != nil {
 		return err
 	}
-	tree := book.Tree()
-	release()
-	return tree.Fill(tiles, func(from int64, n int) (entries []string, err error) {
-		steps, err := l.s.o.Store.Steps(ctx, from+1, n)
-		for _, one := range steps {
-			entries = append(entries, one.Text)
+	return translog.Fill(book.Tree().Size, tiles, steps{ctx, l.s.o.Store})
+}
+
+// steps implements [translog.Rows]. The store counts from 1.
+type steps struct {
+	ctx   context.Context
+	store *store.Store
+}
+
+func (s steps) Entries(from int64, n int) ([]string, error) { return s.store.Steps(s.ctx, from+1, n) }
+
+func (s steps) Completed(place int, entries []int64) ([]tlog.Hash, error) {
+	for i := range entries {
+		entries[i]++
+	}
+	return s.store.Completed(s.ctx, place, entries)
+}
+
+// Check compares the state of the log of disputes with the log's end. Each entry was stored with the rows that it
+// changed, so nothing is replayed.
+func (s *Service) Check(ctx context.Context) error {
+	if s.o.Disputes == nil {
+		return nil
+	}
+	return s.o.Store.Turn(ctx, func(rows *store.Turn) error { // in which no replica adds to the log
+		book, err := dispute.Open(rows)
+		if err != nil {
+			return err
 		}
-		return entries, err
+		return book.Tree().Check(steps{ctx, s.o.Store})
 	})
 }

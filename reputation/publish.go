@@ -1,11 +1,11 @@
 package reputation
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -56,19 +56,22 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 	if err := s.look(ctx, author, &p); err != nil {
 		return "", err
 	}
-	return signal.SignalID, s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		e, err := book.Publish(s.o.Disputes.Rules, p, now)
+	return signal.SignalID, s.step(ctx, func(t *turn) error {
+		e, err := t.Publish(s.o.Disputes.Rules, p, t.now)
 		if err != nil || e == nil {
 			return err
 		}
-		n := &store.Signal{ID: signal.SignalID, Agent: signal.AgentID, Document: document}
-		err = s.proceed(ctx, book, *e, store.Step{Signal: n})
-		if errors.Is(err, store.ErrDuplicate) {
-			return refusal.New("id_taken", "another signal had the id %s", signal.SignalID) // forgotten by the book
-		}
-		return err
+		return t.add(*e, nil, store.Document{ID: signalDocument + signal.SignalID, Text: document})
 	})
 }
+
+// Kinds of documents, the first parts of their ids.
+const (
+	signalDocument     = "signal/"
+	filingDocument     = "filing/"
+	appealDocument     = "appeal/"
+	resolutionDocument = "resolution/"
+)
 
 // by describes an author. One without a sidecar must be registered; otherwise anyone could make unlimited agents.
 func (s *Service) by(ctx context.Context, agent accrual.Agent) (by dispute.By, err error) {
@@ -112,22 +115,33 @@ func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Pub
 }
 
 // Signal returns a signal by id.
-func (s *Service) Signal(ctx context.Context, id string) (Signal, error) {
-	n, err := s.o.Store.Signal(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return Signal{}, refusal.New("not_found", "there is no signal %.128q", id)
-	}
+func (s *Service) Signal(ctx context.Context, id string) (answer Signal, err error) {
+	book, err := s.openBook(ctx)
 	if err != nil {
-		return Signal{}, err
+		return answer, err
 	}
-	return signalOf(n)
+	state, ok := book.Signal(id)
+	if !ok {
+		return answer, cmp.Or(book.Err(), error(refusal.New("not_found", "there is no signal %.128q", id)))
+	}
+	answer = Signal{Number: state.Number, Status: StatusProvisional}
+	if state.Final {
+		answer.Status = StatusFinal
+	}
+	if answer.Signal, err = s.document(ctx, signalDocument+id); err != nil {
+		return answer, err
+	}
+	answer.Entry, err = s.entry(ctx, state.Number)
+	return answer, err
 }
 
-func signalOf(n store.Signal) (Signal, error) {
-	status := StatusProvisional
-	if n.Final {
-		status = StatusFinal
-	}
-	return Signal{Number: n.Number, Status: status, Signal: json.RawMessage(n.Document), Entry: json.RawMessage(n.Step)},
-		nil
+func (s *Service) document(ctx context.Context, id string) (json.RawMessage, error) {
+	text, err := s.o.Store.Document(ctx, id)
+	return json.RawMessage(text), err
+}
+
+// entry returns an entry of the log.
+func (s *Service) entry(ctx context.Context, number int64) (json.RawMessage, error) {
+	texts, err := s.o.Store.Steps(ctx, number, 1)
+	return json.RawMessage(strings.Join(texts, "")), err
 }

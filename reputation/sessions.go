@@ -1,11 +1,11 @@
 package reputation
 
 import (
-	"container/list"
 	"context"
 	"errors"
 	"sync"
 
+	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
@@ -13,12 +13,8 @@ import (
 
 // sessions caches the measurements of sessions, so that only new receipts are read.
 type sessions struct {
-	bound int // receipts of usual size
-
-	mu     sync.Mutex // guards all below
-	total  int        // receipts
-	byKey  map[sessionKey]*list.Element
-	recent *list.List // of *reading, most recent first
+	mu    sync.Mutex                       // guards byKey
+	byKey *lru.Cache[sessionKey, *reading] // weighed in receipts of usual size
 }
 
 type sessionKey struct{ owner, session string }
@@ -30,26 +26,18 @@ type reading struct {
 	generation uint64
 	measured   *autonomy.Session
 	last       reusable[Scored]
-
-	weight int // share of the total; guarded by sessions.mu
 }
 
-func newSessions(bound int) *sessions {
-	return &sessions{bound: bound, byKey: make(map[sessionKey]*list.Element), recent: list.New()}
-}
+func newSessions(bound int) *sessions { return &sessions{byKey: lru.New[sessionKey, *reading](bound)} }
 
 func (s *sessions) take(ctx context.Context, key sessionKey) (r *reading, release func(), err error) {
 	s.mu.Lock()
-	e, ok := s.byKey[key]
-	if ok {
-		s.recent.MoveToFront(e)
-	} else {
-		e = s.recent.PushFront(&reading{key: key, held: make(lock, 1)})
-		s.byKey[key] = e
-		s.grow(e.Value.(*reading), 1)
+	r, ok := s.byKey.Get(key)
+	if !ok {
+		r = &reading{key: key, held: make(lock, 1)}
+		s.byKey.Put(key, r)
 	}
 	s.mu.Unlock()
-	r = e.Value.(*reading)
 	release, ok = r.held.take(ctx)
 	if !ok {
 		return nil, nil, errBusy
@@ -71,29 +59,19 @@ func (l lock) take(ctx context.Context) (release func(), ok bool) {
 
 var errBusy = refusal.New("overloaded", "the session is being read")
 
-// grow drops the least recently used readings above the bound. Their holders can still use them.
-func (s *sessions) grow(r *reading, weight int) {
-	if s.byKey[r.key] == nil || s.byKey[r.key].Value.(*reading) != r {
-		return // it was dropped
-	}
-	s.total, r.weight = s.total+weight-r.weight, weight
-	for s.total > s.bound && s.recent.Len() > 1 {
-		oldest := s.recent.Remove(s.recent.Back()).(*reading)
-		delete(s.byKey, oldest.key)
-		s.total -= oldest.weight
-	}
-}
-
 func (s *sessions) receipts() float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return float64(s.total)
+	return float64(s.byKey.Total())
 }
 
+// weigh sets the weight of a reading, unless it was dropped. Those who hold a dropped one can still use it.
 func (s *sessions) weigh(r *reading, weight int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.grow(r, weight)
+	if got, ok := s.byKey.Get(r.key); ok && got == r {
+		s.byKey.Weigh(r.key, weight)
+	}
 }
 
 // catchUp verifies a session's new receipts. It keeps what it has read if ctx ends.

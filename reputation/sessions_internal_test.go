@@ -19,8 +19,8 @@ func TestSessionsAreBounded(t *testing.T) {
 			release()
 		}
 	}
-	if s.total > 100 || len(s.byKey) != s.recent.Len() || len(s.byKey) > 4 || s.byKey[sessionKey{"o", "often"}] == nil {
-		t.Errorf("%d receipts of %d sessions", s.total, len(s.byKey))
+	if _, ok := s.byKey.Get(sessionKey{"o", "often"}); s.byKey.Total() > 100 || s.byKey.Len() > 4 || !ok {
+		t.Errorf("%d receipts of %d sessions", s.byKey.Total(), s.byKey.Len())
 	}
 	one, release, err := s.take(t.Context(), sessionKey{"o", "often"})
 	check.Must(t, err)
@@ -30,15 +30,15 @@ func TestSessionsAreBounded(t *testing.T) {
 		t.Errorf("two have one session: %v", err)
 	}
 	s.weigh(one, 1000) // more than all may have: it alone is kept
-	if len(s.byKey) != 1 || s.total != 1000 {
-		t.Errorf("%d receipts of %d sessions", s.total, len(s.byKey))
+	if s.byKey.Len() != 1 || s.byKey.Total() != 1000 {
+		t.Errorf("%d receipts of %d sessions", s.byKey.Total(), s.byKey.Len())
 	}
 	release()
-	if other, _, err := s.take(t.Context(), sessionKey{"o", "next"}); err != nil || s.total != 1 || other.weight != 1 {
-		t.Errorf("%d receipts, %v", s.total, err)
+	if _, _, err := s.take(t.Context(), sessionKey{"o", "next"}); err != nil || s.byKey.Total() != 1 {
+		t.Errorf("%d receipts, %v", s.byKey.Total(), err)
 	}
 	s.weigh(one, 2000) // it was dropped
-	if s.total != 1 {
-		t.Errorf("%d receipts", s.total)
+	if s.byKey.Total() != 1 {
+		t.Errorf("%d receipts", s.byKey.Total())
 	}
 }

@@ -33,133 +33,117 @@ func (s *Service) Settle(ctx context.Context) error {
 	if s.o.Disputes == nil {
 		return nil
 	}
-	var failed []error
-	done := make(map[string]bool)
-	once := func(what, id string, settle func(context.Context, string) error) bool {
-		name := what + " " + id
-		if done[name] {
-			return false
-		}
-		done[name] = true
-		if err := settle(ctx, id); err != nil {
-			failed = append(failed, fmt.Errorf("the %s: %w", name, err))
-		}
-		return true
+	s.docket.settling.Lock()
+	defer s.docket.settling.Unlock()
+	trials, err := s.dueTrials(ctx)
+	if err != nil {
+		return err
 	}
-	for {
-		due, err := s.settleable(ctx)
-		if err != nil {
-			return errors.Join(append(failed, err)...)
+	failed := []error{s.endings(ctx)}
+	for len(trials) > 0 {
+		at := s.docket.trials.next(trials)
+		if err := s.try(ctx, trials[at]); err != nil {
+			failed = append(failed, fmt.Errorf("the dispute %s: %w", trials[at], err))
 		}
-		for _, id := range due.general {
-			once("dispute", id, s.decide)
-		}
-		for _, id := range due.closing {
-			once("signal", id, s.finalise)
-		}
-		for _, id := range due.standing {
-			once("end of the dispute", id, s.stand)
-		}
-		if !slices.ContainsFunc(due.trials, func(id string) bool { return once("dispute", id, s.try) }) {
-			return errors.Join(failed...)
-		}
+		trials = slices.Delete(trials, at, at+1)
+		failed = append(failed, s.endings(ctx))
 	}
+	return errors.Join(failed...)
 }
 
-// settleable holds the ids of the signals and disputes that are due.
-type settleable struct {
-	general  []string // disputes that arbiters have decided, or past their deadline
-	closing  []string // signals
-	standing []string // disputes that can no longer be appealed
-	trials   []string // disputes to judge
-}
+const (
+	maxDue  = 100_000 // at once, the earliest
+	maxEnds = 64      // in one turn
+)
 
-func (s *Service) settleable(ctx context.Context) (due settleable, err error) {
+// endings ends what needs no trial, in the order in which it is due.
+func (s *Service) endings(ctx context.Context) error {
 	now, err := s.docket.clock.now(ctx)
 	if err != nil {
-		return due, err
+		return err
 	}
-	book, release, err := s.openBook(ctx)
-	if err != nil {
-		return due, err
-	}
-	defer release()
-	late := func(id string) bool { return book.Late(id, now) }
-	var open []dispute.State
-	for _, id := range book.Unresolved() {
-		d, _ := book.Dispute(id)
-		_, decided := book.Decided(id, s.o.Disputes.Court, s.o.Disputes.Rules, now)
-		switch {
-		case d.Type != dispute.TypeGeneral:
-			open = append(open, d)
-		case decided || late(id):
-			due.general = append(due.general, id)
-		}
-	}
-	due.closing, due.standing, due.trials = book.Closing(now), book.Unappealed(now), s.docket.trials.due(open, late, now)
-	return due, nil
-}
-
-func (s *Service) finalise(ctx context.Context, id string) error {
-	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		if signal, _ := book.Signal(id); signal.Final {
-			return nil
-		}
-		e, err := book.Finalise(id, now)
-		if err != nil {
-			return err
-		}
-		return s.proceed(ctx, book, e, store.Step{Closed: id})
-	})
-}
-
-func (s *Service) stand(ctx context.Context, id string) error {
-	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		if !slices.Contains(book.Unappealed(now), id) {
-			return nil
-		}
-		e, err := book.Stand(id, now)
-		if err != nil {
-			return err
-		}
-		return s.proceed(ctx, book, e, store.Step{Stands: id})
-	})
-}
-
-// decide ends a general dispute as a majority of its arbiters has decided, or because it is late.
-func (s *Service) decide(ctx context.Context, id string) error {
 	d := s.o.Disputes
-	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		return s.end(ctx, book, id, func() (dispute.Entry, error) {
-			if e, ok := book.Decided(id, d.Court, d.Rules, now); ok {
-				return e, nil
+	// In the turn, what a replica has ended is skipped.
+	decide := func(t *turn, id string) error {
+		if state, _ := t.Dispute(id); state.Status == dispute.StatusResolved {
+			return nil
+		}
+		e, ok := t.Decided(id, d.Court, d.Rules, t.now)
+		switch {
+		case ok:
+			return t.end(ctx, e, nil)
+		case t.Late(id, t.now):
+			e, err := t.Expire(id, t.now)
+			return t.end(ctx, e, err)
+		}
+		return nil // the arbiters do not agree yet
+	}
+	finalise := func(t *turn, id string) error {
+		if signal, _ := t.Signal(id); signal.Final {
+			return nil
+		}
+		e, err := t.Finalise(id, t.now)
+		return t.add(e, err)
+	}
+	stand := func(t *turn, id string) error {
+		if state, _ := t.Dispute(id); !state.Appealable {
+			return nil
+		}
+		e, err := t.Stand(id, t.now)
+		return t.add(e, err)
+	}
+	var failed []error
+	for _, kind := range []struct {
+		what string
+		due  func(*dispute.Book, time.Time, int) []dispute.Waiting
+		end  func(*turn, string) error
+	}{
+		{"dispute", (*dispute.Book).Undecided, decide}, {"signal", (*dispute.Book).Closing, finalise},
+		{"end of the dispute", (*dispute.Book).Unappealed, stand},
+	} {
+		book, err := s.openBook(ctx)
+		if err != nil {
+			return err
+		}
+		due := kind.due(book, now, maxDue)
+		if err := book.Err(); err != nil {
+			return err
+		}
+		for len(due) > 0 {
+			err := s.step(ctx, func(t *turn) error {
+				for n := 0; len(due) > 0 && n < maxEnds && (n == 0 || !t.long()); n++ {
+					if err := kind.end(t, due[0].ID); err != nil {
+						failed = append(failed, fmt.Errorf("the %s %s: %w", kind.what, due[0].ID, err))
+					}
+					due = due[1:]
+				}
+				return nil
+			})
+			if err != nil {
+				return errors.Join(append(failed, err)...)
 			}
-			return book.Expire(id, now)
-		})
-	})
+		}
+	}
+	return errors.Join(failed...)
 }
 
-// end signs the resolution first, so that no resolved dispute lacks one.
-func (s *Service) end(ctx context.Context, book *dispute.Book, id string, by func() (dispute.Entry, error)) error {
-	state, ok := book.Dispute(id)
-	if !ok || state.Status == dispute.StatusResolved {
-		return nil
-	}
-	e, err := by()
+// end adds the end of a dispute, unless err prevents it. It signs the resolution first, so that no resolved dispute
+// lacks one.
+func (t *turn) end(ctx context.Context, e dispute.Entry, err error) error {
 	if err != nil {
 		return err
 	}
-	next, err := book.Next(e)
+	id := e.Resolved.DisputeID
+	next, err := t.Next(e)
 	if err != nil {
 		return err
 	}
+	state, _ := t.Dispute(id)
 	state.Status, state.Resolved, state.ResolvedAt, state.Log = dispute.StatusResolved, *e.Resolved, e.At, next.Log
 	claims, _ := dispute.ResolutionOf(state)
-	token, _, err := s.o.Disputes.Resolution.Sign(ctx, claims)
+	token, _, err := t.s.o.Disputes.Resolution.Sign(ctx, claims)
 	if err != nil {
 		return err
 	}
-	return s.advance(ctx, book, next, store.Step{Resolved: &store.Resolved{
-		ID: id, Token: token, Appealable: e.Resolved.AppealUntil > 0,
-	}})
+	return t.take(next, store.Document{ID: resolutionDocument + id, Text: token})
 }

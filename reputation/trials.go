@@ -31,66 +31,100 @@ const (
 
 // trials are in memory only: after a restart each dispute is judged once more.
 type trials struct {
-	last  map[string]attempt
+	open  map[string]*attempt
 	turns map[string]int64 // number of the last trial raised by an owner's agents
 	count int64
 }
 
+// attempt is the last trial of an unresolved dispute, if there was one.
 type attempt struct {
-	at   time.Time
-	wait time.Duration
-	late bool
+	owner    string // of the challenger
+	standing int64
+	at       time.Time
+	wait     time.Duration
+	late     bool
 }
 
 func newTrials() *trials {
-	return &trials{last: make(map[string]attempt), turns: make(map[string]int64)}
+	return &trials{open: make(map[string]*attempt), turns: make(map[string]int64)}
 }
 
-func (t *trials) note(d dispute.State, late bool, now time.Time) {
-	last := t.last[d.DisputeID]
-	wait := min(2*last.wait, triedLast)
-	if wait == 0 || late && !last.late {
+func (t *trials) note(id string, late bool, now time.Time) {
+	a := t.open[id]
+	wait := min(2*a.wait, triedLast)
+	if wait == 0 || late && !a.late {
 		wait = triedFirst
 	}
+	a.at, a.wait, a.late = now, wait, late
 	t.count++
-	t.last[d.DisputeID], t.turns[dispute.OwnerOf(d.Challenger)] = attempt{now, wait, late}, t.count
+	t.turns[a.owner] = t.count
 }
 
-// due returns the disputes to judge now. Owners take turns, so that many or large disputes delay only their own owner;
-// of one owner the challengers with the highest standing come first.
-func (t *trials) due(open []dispute.State, late func(id string) bool, now time.Time) (ids []string) {
+// due returns the disputes to judge now.
+func (t *trials) due(open []dispute.Waiting, now time.Time) (ids []string) {
 	unresolved, owners := make(map[string]bool), make(map[string]bool)
-	due := slices.DeleteFunc(slices.Clone(open), func(d dispute.State) bool {
-		unresolved[d.DisputeID], owners[dispute.OwnerOf(d.Challenger)] = true, true
-		last := t.last[d.DisputeID]
-		early := now.Sub(last.at).Abs() < last.wait // the clock may have been set back
-		return early && (last.late || !late(d.DisputeID))
-	})
-	maps.DeleteFunc(t.last, func(id string, _ attempt) bool { return !unresolved[id] }) // a replica may have resolved them
-	maps.DeleteFunc(t.turns, func(id string, _ int64) bool { return !owners[id] })
-	slices.SortStableFunc(due, func(a, b dispute.State) int {
-		return cmp.Or(cmp.Compare(t.turns[dispute.OwnerOf(a.Challenger)], t.turns[dispute.OwnerOf(b.Challenger)]),
-			cmp.Compare(b.Standing, a.Standing), t.last[a.DisputeID].at.Compare(t.last[b.DisputeID].at))
-	})
-	for _, d := range due {
-		ids = append(ids, d.DisputeID)
+	for _, one := range open {
+		a := t.open[one.ID]
+		unresolved[one.ID], owners[a.owner] = true, true
+		early := now.Sub(a.at).Abs() < a.wait // the clock may have been set back
+		if !early || !a.late && now.Unix() >= one.Due {
+			ids = append(ids, one.ID)
+		}
 	}
+	maps.DeleteFunc(t.open, func(id string, _ *attempt) bool { return !unresolved[id] }) // a replica may have resolved them
+	maps.DeleteFunc(t.turns, func(id string, _ int64) bool { return !owners[id] })
 	return ids
+}
+
+// next returns the place of the dispute to judge next. Owners take turns, so that many or large disputes delay only
+// their own owner; of one owner the challengers with the highest standing come first.
+func (t *trials) next(ids []string) int {
+	return slices.Index(ids, slices.MinFunc(ids, func(x, y string) int {
+		a, b := t.open[x], t.open[y]
+		return cmp.Or(cmp.Compare(t.turns[a.owner], t.turns[b.owner]), cmp.Compare(b.standing, a.standing),
+			a.at.Compare(b.at))
+	}))
+}
+
+// dueTrials returns the disputes to judge now.
+func (s *Service) dueTrials(ctx context.Context) ([]string, error) {
+	now, err := s.docket.clock.now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	book, err := s.openBook(ctx)
+	if err != nil {
+		return nil, err
+	}
+	open := book.Untried(maxDue)
+	for _, one := range open {
+		if s.docket.trials.open[one.ID] == nil {
+			d, _ := book.Dispute(one.ID)
+			s.docket.trials.open[one.ID] = &attempt{owner: dispute.OwnerOf(d.Challenger), standing: d.Standing}
+		}
+	}
+	return s.docket.trials.due(open, now), book.Err()
 }
 
 // try resolves a dispute if the evidence is complete or the deadline has passed.
 func (s *Service) try(ctx context.Context, id string) error {
-	var d dispute.State
-	var trial *dispute.Trial
-	// The note comes first, so that a failing trial is not repeated at once.
-	err := s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		d, _ = book.Dispute(id)
-		trial = dispute.NewTrial(d.Opened, book.Judged(id))
-		s.docket.trials.note(d, book.Late(id, now), now)
-		return nil
-	})
+	now, err := s.docket.clock.now(ctx)
 	if err != nil {
 		return err
+	}
+	book, err := s.openBook(ctx)
+	if err != nil {
+		return err
+	}
+	d, _ := book.Dispute(id)
+	trial := dispute.NewTrial(d.Opened, book.Judged(id))
+	// The note comes first, so that a failing trial is not repeated at once.
+	s.docket.trials.note(id, book.Late(id, now), now)
+	if err := book.Err(); err != nil {
+		return err
+	}
+	if d.Status == dispute.StatusResolved {
+		return nil // by a replica
 	}
 	trying, cancel := context.WithTimeout(ctx, s.o.Disputes.TrialTime)
 	defer cancel()
@@ -103,31 +137,36 @@ func (s *Service) try(ctx context.Context, id string) error {
 		return s.giveUp(ctx, id, dispute.ReasonFailed, failsFor, err)
 	}
 	failpoint.Reach("trial held")
-	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		finding, ended := trial.Judge(book.Late(id, now))
-		if ended {
-			return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
-		}
-		if state, _ := book.Dispute(id); state.Status != dispute.StatusPending {
+	return s.step(ctx, func(t *turn) error {
+		state, _ := t.Dispute(id)
+		finding, ended := trial.Judge(t.Late(id, t.now))
+		switch {
+		case state.Status == dispute.StatusResolved:
+			return nil
+		case ended:
+			e, err := t.End(id, finding, t.now)
+			return t.end(ctx, e, err)
+		case state.Status != dispute.StatusPending:
 			return nil
 		}
-		e, err := book.Review(id, now)
-		if err != nil {
-			return err
-		}
-		return s.proceed(ctx, book, e, store.Step{Reviewing: id})
+		e, err := t.Review(id, t.now)
+		return t.add(e, err)
 	})
 }
 
 func (s *Service) giveUp(ctx context.Context, id, reason string, after time.Duration, because error) error {
-	return s.step(ctx, func(book *dispute.Book, now time.Time) error {
-		if state, _ := book.Dispute(id); now.Before(time.Unix(state.Deadline, 0).Add(after)) {
+	return s.step(ctx, func(t *turn) error {
+		state, _ := t.Dispute(id)
+		switch {
+		case state.Status == dispute.StatusResolved:
+			return nil
+		case t.now.Before(time.Unix(state.Deadline, 0).Add(after)):
 			return because
 		}
 		s.o.Log.Error("a dispute ends without a judgement",
 			zap.String("dispute", id), zap.String("reason", reason), zap.Error(because))
-		finding := dispute.Finding{Outcome: accrual.Inconclusive, Reason: reason}
-		return s.end(ctx, book, id, func() (dispute.Entry, error) { return book.End(id, finding, now) })
+		e, err := t.End(id, dispute.Finding{Outcome: accrual.Inconclusive, Reason: reason}, t.now)
+		return t.end(ctx, e, err)
 	})
 }
 
@@ -194,12 +233,12 @@ func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Tria
 }
 
 func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
-	d, err := s.o.Store.Dispute(ctx, id)
+	text, err := s.document(ctx, filingDocument+id)
 	if err != nil {
 		return nil, err
 	}
 	var c dispute.Challenge
-	if err := json.Unmarshal([]byte(d.Document), &c); err != nil {
+	if err := json.Unmarshal(text, &c); err != nil {
 		return nil, err
 	}
 	return c.Brought(), nil

@@ -153,19 +153,25 @@ const rowsAtOnce = 100
 
 // Insert inserts the rows that do not conflict and returns their number. head is the statement up to VALUES.
 func (t Tx) Insert(head string, rows [][]any) (inserted int64, err error) {
+	return t.insert(head, "DO NOTHING", rows)
+}
+
+// Replace inserts rows, or does with those that conflict what then says: the statement from ON CONFLICT on.
+func (t Tx) Replace(head, then string, rows [][]any) error {
+	_, err := t.insert(head, then, rows)
+	return err
+}
+
+func (t Tx) insert(head, then string, rows [][]any) (inserted int64, err error) {
 	for len(rows) > 0 {
 		n := min(rowsAtOnce, len(rows))
 		var values []string
 		var args []any
 		for _, row := range rows[:n] {
-			places := make([]string, len(row))
-			for i, v := range row {
-				args = append(args, v)
-				places[i] = fmt.Sprintf("$%d", len(args))
-			}
-			values = append(values, "("+strings.Join(places, ", ")+")")
+			values = append(values, "("+Places(len(args)+1, len(row))+")")
+			args = append(args, row...)
 		}
-		added, err := t.Exec(head+" VALUES "+strings.Join(values, ", ")+" ON CONFLICT DO NOTHING", args...)
+		added, err := t.Exec(head+" VALUES "+strings.Join(values, ", ")+" ON CONFLICT "+then, args...)
 		if err != nil {
 			return inserted, err
 		}
@@ -174,19 +180,31 @@ func (t Tx) Insert(head string, rows [][]any) (inserted int64, err error) {
 	return inserted, nil
 }
 
+// Places returns n places for arguments from this number on: "$3, $4".
+func Places(from, n int) string {
+	places := make([]string, n)
+	for i := range places {
+		places[i] = fmt.Sprintf("$%d", from+i)
+	}
+	return strings.Join(places, ", ")
+}
+
 // Many returns the rows of a query. A struct T takes the columns into its first fields, in order; any other T takes one
 // column. Times are stored in Unix milliseconds, with 0 for the zero time.
 //
 // A text that PostgreSQL cannot store is missing, not a failure: strangers choose what is looked up.
 func Many[T any](ctx context.Context, d *DB, doing, query string, args ...any) ([]T, error) {
 	for _, a := range args {
-		if text, ok := a.(string); ok && (!utf8.ValidString(text) || strings.ContainsRune(text, 0)) {
+		if text, ok := a.(string); ok && !Storable(text) {
 			return nil, d.missing
 		}
 	}
 	rows, err := d.read.QueryContext(ctx, query, stored(args)...)
 	return collect[T](doing, rows, err)
 }
+
+// Storable reports whether both databases can store a text.
+func Storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
 // One returns the first row of a query, or Schema.Missing. See [Many].
 func One[T any](ctx context.Context, d *DB, doing, query string, args ...any) (one T, err error) {

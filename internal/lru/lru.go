@@ -3,16 +3,18 @@ package lru
 
 import "container/list"
 
-// Cache keeps the most recently used values, at most capacity. It is not safe for concurrent use.
+// Cache keeps the most recently used values, whose weights are at most capacity together. It is not safe for concurrent
+// use.
 type Cache[K comparable, V any] struct {
-	capacity int
-	byKey    map[K]*list.Element // of *entry[K, V]
-	recent   *list.List          // most recently used first
+	capacity, total int
+	byKey           map[K]*list.Element // of *entry[K, V]
+	recent          *list.List          // most recently used first
 }
 
 type entry[K comparable, V any] struct {
-	key   K
-	value V
+	key    K
+	value  V
+	weight int
 }
 
 // New makes an empty cache.
@@ -30,17 +32,35 @@ func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return e.Value.(*entry[K, V]).value, true
 }
 
-// Put sets key's value and drops the least recently used one if there is no room.
+// Put sets key's value, with the weight 1.
 func (c *Cache[K, V]) Put(key K, value V) {
 	if old, ok := c.byKey[key]; ok {
-		c.recent.Remove(old)
+		c.drop(old)
 	}
-	c.byKey[key] = c.recent.PushFront(&entry[K, V]{key, value})
-	for c.recent.Len() > c.capacity {
-		oldest := c.recent.Remove(c.recent.Back()).(*entry[K, V])
-		delete(c.byKey, oldest.key)
+	c.byKey[key] = c.recent.PushFront(&entry[K, V]{key, value, 0})
+	c.Weigh(key, 1)
+}
+
+// Weigh sets the weight of key's value, if there is one, and drops the least recently used values while there is no
+// room. It keeps the last one, however heavy.
+func (c *Cache[K, V]) Weigh(key K, weight int) {
+	if e, ok := c.byKey[key]; ok {
+		of := e.Value.(*entry[K, V])
+		c.total, of.weight = c.total+weight-of.weight, weight
 	}
+	for c.total > c.capacity && c.recent.Len() > 1 {
+		c.drop(c.recent.Back())
+	}
+}
+
+func (c *Cache[K, V]) drop(e *list.Element) {
+	of := c.recent.Remove(e).(*entry[K, V])
+	delete(c.byKey, of.key)
+	c.total -= of.weight
 }
 
 // Len returns the number of values.
 func (c *Cache[K, V]) Len() int { return c.recent.Len() }
+
+// Total returns the weight of all values.
+func (c *Cache[K, V]) Total() int { return c.total }

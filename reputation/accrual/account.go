@@ -31,16 +31,25 @@ type scored struct {
 // Log identifies a state of a log.
 type Log struct {
 	Entries int64  `json:"entries"`
-	Head    string `json:"head"` // see [Account.Add]
+	Head    string `json:"head"`
 }
 
-// NewAccount returns the empty log of an agent. Its head is the SHA-256 of the agent's id.
+// Empty returns the empty log of the agent with this id. Its head is the SHA-256 of the id.
+func Empty(agent string) Log { return Log{Head: evidence.HashBytes([]byte(agent))} }
+
+// With returns the log with one more entry. The new head is the SHA-256 of the old head, a line feed, and the entry's
+// canonical JSON.
+func (l Log) With(entry []byte) Log {
+	return Log{Entries: l.Entries + 1, Head: evidence.HashBytes(append([]byte(l.Head+"\n"), entry...))}
+}
+
+// NewAccount returns the empty log of an agent.
 func NewAccount(agent Agent) (*Account, error) {
 	if err := agent.check(); err != nil {
 		return nil, err
 	}
 	return &Account{
-		agent: agent, log: Log{Head: evidence.HashBytes([]byte(agent.String()))},
+		agent: agent, log: Empty(agent.String()),
 		byEvent: make(map[string]*event), eventOf: make(map[string]string), disputes: make(map[string]Dispute),
 		raised: make(map[string]Raised),
 	}, nil
@@ -63,8 +72,8 @@ func Replay(agent Agent, entries []Entry) (*Account, error) {
 // Log returns how far the log was read.
 func (a *Account) Log() Log { return a.log }
 
-// Add adds one entry and reports whether it says anything new; otherwise the log does not change. The new head is the
-// SHA-256 of the old head, a line feed, and the entry's canonical JSON. A contradicting entry is refused.
+// Add adds one entry and reports whether it says anything new; otherwise the log does not change. A
+// contradicting entry is refused.
 func (a *Account) Add(e Entry) (added bool, err error) {
 	raw, err := e.Encode()
 	if err != nil {
@@ -86,7 +95,7 @@ func (a *Account) Add(e Entry) (added bool, err error) {
 	if a.log.Entries == 0 {
 		a.first = e.At
 	}
-	a.log = Log{Entries: a.log.Entries + 1, Head: evidence.HashBytes(append([]byte(a.log.Head+"\n"), raw...))}
+	a.log = a.log.With(raw)
 	return true, nil
 }
 

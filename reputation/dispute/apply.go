@@ -1,6 +1,7 @@
 package dispute
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -14,39 +15,40 @@ func (b *Book) admits(e Entry) error {
 	case e.Signal != nil:
 		return b.admitsSignal(e.Signal, e.At)
 	case e.Final != nil && e.Final.DisputeID != "":
-		if id := e.Final.DisputeID; !b.appealable[id] || e.At < b.disputes[id].Resolved.AppealUntil {
-			return fmt.Errorf("the dispute %s cannot become final: it is unknown, final, or can be appealed", id)
+		if d := b.dispute(e.Final.DisputeID); d == nil || !d.Appealable || e.At < d.Resolved.AppealUntil {
+			return fmt.Errorf("the dispute %s cannot become final: it is unknown, final, or can be appealed",
+				e.Final.DisputeID)
 		}
 	case e.Final != nil:
-		s := b.signals[e.Final.SignalID]
+		s := b.signal(e.Final.SignalID)
 		if s == nil || s.Final || e.At < s.Closes {
 			return fmt.Errorf("the signal %s cannot become final: it is unknown, final, or still open", e.Final.SignalID)
 		}
 	case e.Voted != nil:
-		d := b.disputes[e.Voted.DisputeID]
+		d := b.dispute(e.Voted.DisputeID)
 		if d == nil || d.Type != TypeGeneral || d.Status == StatusResolved || e.At >= d.Deadline ||
 			slices.ContainsFunc(d.Votes, func(v Voted) bool { return v.Arbiter == e.Voted.Arbiter }) {
 			return fmt.Errorf("%s cannot decide the dispute %s, or has", e.Voted.Arbiter, e.Voted.DisputeID)
 		}
 	case e.Appealed != nil:
-		if d := b.disputes[e.Appealed.DisputeID]; !b.appealable[e.Appealed.DisputeID] || d.Appealed ||
-			e.At >= d.Resolved.AppealUntil || e.Appealed.Deadline <= e.At {
+		if d := b.dispute(e.Appealed.DisputeID); d == nil || !d.Appealable || e.At >= d.Resolved.AppealUntil ||
+			e.Appealed.Deadline <= e.At {
 			return fmt.Errorf("the dispute %s cannot be appealed", e.Appealed.DisputeID)
 		}
 	case e.Opened != nil:
 		return b.admitsOpened(e.Opened, e.At)
 	case e.Reviewing != nil:
-		if d := b.disputes[e.Reviewing.DisputeID]; d == nil || d.Status != StatusPending {
+		if d := b.dispute(e.Reviewing.DisputeID); d == nil || d.Status != StatusPending {
 			return fmt.Errorf("the dispute %s is not pending", e.Reviewing.DisputeID)
 		}
 	case e.Resolved != nil:
 		return b.admitsResolved(e.Resolved, e.At)
 	case e.SetBack != nil:
-		if e.At >= b.last {
+		if e.At >= b.state.Last {
 			return errors.New("the log's time is not ahead")
 		}
 	case e.Violation != nil:
-		if b.noted(e.Violation.Agent, e.Violation.Document) {
+		if b.agent(e.Violation.Agent).noted(e.Violation.Document) {
 			return errors.New("the violation is already in the log")
 		}
 	}
@@ -55,7 +57,7 @@ func (b *Book) admits(e Entry) error {
 
 func (b *Book) admitsSignal(p *Published, at int64) error {
 	switch {
-	case b.signals[p.SignalID] != nil:
+	case b.has(rowSignal + p.SignalID):
 		return fmt.Errorf("the signal %s is already in the log", p.SignalID)
 	case p.Closes <= at:
 		return fmt.Errorf("the window of the signal %s closes before it opens", p.SignalID)
@@ -65,40 +67,45 @@ func (b *Book) admitsSignal(p *Published, at int64) error {
 
 func (b *Book) admitsOpened(o *Opened, at int64) error {
 	switch {
-	case b.disputes[o.DisputeID] != nil:
+	case b.has(rowDispute + o.DisputeID):
 		return fmt.Errorf("the dispute %s is already in the log", o.DisputeID)
 	case o.Challenger == o.Target:
 		return errors.New("an agent disputes itself")
 	case o.Deadline <= at:
 		return fmt.Errorf("the deadline of the dispute %s is before its opening", o.DisputeID)
-	case b.repeats(o.Substance):
+	case b.repeated(o.Substance) != "":
 		return fmt.Errorf("the dispute %s repeats an earlier one", o.DisputeID)
 	case o.SignalID == "":
 		return nil
 	}
-	s := b.signals[o.SignalID]
+	s := b.signal(o.SignalID)
 	switch {
 	case s == nil || s.Final || at >= s.Closes:
 		return fmt.Errorf("the signal %s cannot be disputed: it is unknown or closed", o.SignalID)
 	case s.Agent != o.Target:
 		return fmt.Errorf("the signal %s belongs to another agent", o.SignalID)
-	case b.contracts[contractOf(o)]:
+	case b.has(contractRow(o)):
 		return fmt.Errorf("the contract %s is already in the log", o.ContractID)
 	}
 	return nil
 }
 
-// repeats reports whether the same was disputed before. An inconclusive dispute can be repeated: a party must not
-// escape by holding back what would have decided it.
-func (b *Book) repeats(substance string) bool {
-	before := b.disputes[b.substances[substance]]
-	return before != nil && (before.Status != StatusResolved || before.Resolved.Outcome != accrual.Inconclusive)
+// repeated returns the id of an earlier dispute that says the same, or nothing. An inconclusive dispute can be
+// repeated: a party must not escape by holding back what would have decided it.
+func (b *Book) repeated(substance string) (id string) {
+	if !b.load(rowSubstance+substance, &id) {
+		return ""
+	}
+	if d := b.dispute(id); d != nil && d.Status == StatusResolved && d.Resolved.Outcome == accrual.Inconclusive {
+		return ""
+	}
+	return id
 }
 
 // admitsResolved checks who may end a dispute: rules for receipts, arbiters who agree for general disputes, and the
 // deadline only as "inconclusive", or as first decided after an appeal.
 func (b *Book) admitsResolved(r *Resolved, at int64) error {
-	d := b.disputes[r.DisputeID]
+	d := b.dispute(r.DisputeID)
 	if d == nil || d.Status == StatusResolved {
 		return fmt.Errorf("there is no unresolved dispute %s", r.DisputeID)
 	}
@@ -109,13 +116,19 @@ func (b *Book) admitsResolved(r *Resolved, at int64) error {
 	case ResolverArbiter:
 		ok = d.Type == TypeGeneral && d.agree(r) && (r.AppealUntil == 0 || !d.Appealed && r.AppealUntil > at)
 	case ResolverDeadline:
-		ok = at >= d.Deadline && (d.Appealed && reflect.DeepEqual(r.Finding, d.Resolved.Finding) ||
+		ok = at >= d.Deadline && (d.Appealed && same(r.Finding, d.Resolved.Finding) ||
 			!d.Appealed && r.Outcome == accrual.Inconclusive)
 	}
 	if !ok {
 		return fmt.Errorf("%s cannot end the dispute %s of type %s as %s", r.Resolver, r.DisputeID, d.Type, r.Outcome)
 	}
 	return nil
+}
+
+// same compares findings as they are written: one of them was read from a row.
+func same(one, other Finding) bool {
+	one.Inputs, other.Inputs = append([]string{}, one.Inputs...), append([]string{}, other.Inputs...)
+	return reflect.DeepEqual(one, other)
 }
 
 // agree reports whether arbiters have decided a dispute as it ends.
@@ -129,36 +142,51 @@ func (d *State) agree(r *Resolved) bool {
 
 // ending returns the disputes that take effect with an entry, in the order of their resolution.
 func (b *Book) ending(e Entry) (all []ended) {
-	end := func(d *State, f Finding) {
-		if f.Outcome == accrual.ChallengerWins && b.counted(d, f, all) {
-			f = Finding{Outcome: accrual.Inconclusive}
+	end := func(id string, f *Finding) {
+		d := b.dispute(id)
+		if d == nil || !b.closed(d.SignalID) && e.Final.closes() != d.SignalID {
+			return
 		}
-		pair := pairOf(d)
-		met := b.pairs[pair] || slices.ContainsFunc(all, func(before ended) bool {
-			return before.bonus && pairOf(before.dispute) == pair
+		found := *cmp.Or(f, &d.Resolved.Finding)
+		is := found
+		if found.Outcome == accrual.ChallengerWins && b.counted(d, found, all) {
+			is = Finding{Outcome: accrual.Inconclusive}
+		}
+		pair := pairRow(d)
+		met := b.has(pair) || slices.ContainsFunc(all, func(before ended) bool {
+			return before.bonus && pairRow(before.dispute) == pair
 		})
-		all = append(all, ended{d, f, f.Outcome != accrual.Inconclusive && !sameOwner(d.Challenger, d.Target) && !met})
+		all = append(all, ended{
+			dispute: d, found: found, finding: is, lost: found.Outcome == accrual.ChallengerWins,
+			bonus: is.Outcome != accrual.Inconclusive && !sameOwner(d.Challenger, d.Target) && !met,
+		})
 	}
 	switch {
 	case e.Resolved != nil && e.Resolved.AppealUntil == 0:
-		if d := b.disputes[e.Resolved.DisputeID]; b.closed(d.SignalID) {
-			end(d, e.Resolved.Finding)
-		}
+		end(e.Resolved.DisputeID, &e.Resolved.Finding)
 	case e.Final != nil && e.Final.DisputeID != "":
-		if d := b.disputes[e.Final.DisputeID]; b.closed(d.SignalID) {
-			end(d, d.Resolved.Finding)
-		}
+		end(e.Final.DisputeID, nil)
 	case e.Final != nil:
-		for _, id := range b.signals[e.Final.SignalID].resolved {
-			end(b.disputes[id], b.disputes[id].Resolved.Finding)
+		if s := b.signal(e.Final.SignalID); s != nil {
+			for _, id := range s.Resolved {
+				end(id, nil)
+			}
 		}
 	}
 	return all
 }
 
-// closed reports whether nothing about a signal is open. Forgotten signals are final.
+// closes returns the signal that becomes final, if one does.
+func (f *Final) closes() string {
+	if f == nil {
+		return ""
+	}
+	return f.SignalID
+}
+
+// closed reports whether nothing about a signal is open.
 func (b *Book) closed(signal string) bool {
-	s := b.signals[signal]
+	s := b.signal(signal)
 	return s == nil || s.Final
 }
 
@@ -166,19 +194,9 @@ func (b *Book) closed(signal string) bool {
 // many dispute it.
 func (b *Book) counted(d *State, f Finding, before []ended) bool {
 	is := d.faults(f)
-	same := func(faults []string) bool {
-		return slices.ContainsFunc(faults, func(fault string) bool { return slices.Contains(is, fault) })
-	}
-	return slices.ContainsFunc(b.falls(d.Target), func(lost fall) bool { return same(lost.faults) }) ||
-		// all are about one signal
-		slices.ContainsFunc(before, func(e ended) bool { return e.dispute.Resolved.Outcome == accrual.ChallengerWins })
-}
-
-func (b *Book) falls(id string) []fall {
-	if a := b.agents[id]; a != nil {
-		return a.falls
-	}
-	return nil
+	return slices.ContainsFunc(b.agent(d.Target).Falls, func(lost fall) bool {
+		return slices.ContainsFunc(lost.Faults, func(fault string) bool { return slices.Contains(is, fault) })
+	}) || slices.ContainsFunc(before, func(e ended) bool { return e.lost }) // all are about one signal
 }
 
 // faults names what the target lost over: its signal and, if receipts decided, the part of the session. An arbiter's
@@ -205,10 +223,13 @@ func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
 	case e.Violation != nil:
 		add(e.Violation.Agent, accrual.Entry{Violation: &accrual.Violation{Rule: e.Violation.Rule}})
 	case e.Final != nil && e.Final.SignalID != "":
-		s := b.signals[e.Final.SignalID]
+		s := b.signal(e.Final.SignalID)
+		if s == nil {
+			return nil, b.err
+		}
 		add(s.Agent, accrual.Entry{Signal: s.checked()})
 		for _, of := range s.Cites {
-			if !sameOwner(s.Agent, of) && !b.cites[citation(s.Agent, of)] {
+			if !sameOwner(s.Agent, of) && !b.has(citeRow(s.Agent, of)) {
 				add(of, accrual.Entry{Cited: &accrual.Cited{By: s.Agent, SignalID: s.SignalID}})
 			}
 		}
@@ -231,63 +252,61 @@ func (b *Book) accounts(e Entry, ending []ended) (all []Account, err error) {
 }
 
 func (b *Book) apply(s Step) {
+	number := s.Log.Entries
 	switch e := s.Entry; {
 	case e.Signal != nil:
-		b.signals[e.Signal.SignalID] = &SignalState{Published: *e.Signal, At: e.At}
-		b.running[e.Signal.SignalID] = true
-		b.open.add(e.Signal.Agent, 1)
+		b.saveSignal(&SignalState{Published: *e.Signal, Number: number, At: e.At})
 		if e.Signal.Registered > 0 {
-			b.of(e.Signal.Agent).registered = e.Signal.Registered
+			b.change(rowAgent+e.Signal.Agent, func(p *party) { p.Registered = e.Signal.Registered })
 		}
+		b.count(e.Signal.Agent, openSignals, 1)
 	case e.Final != nil && e.Final.DisputeID != "":
-		delete(b.appealable, e.Final.DisputeID)
+		b.changeDispute(e.Final.DisputeID, func(d *State) { d.Appealable = false })
 		b.keep(s, e.Final.DisputeID)
 	case e.Final != nil:
-		signal := b.signals[e.Final.SignalID]
-		signal.Final, signal.resolved = true, nil
-		delete(b.running, e.Final.SignalID)
-		b.open.add(signal.Agent, -1)
-		b.over = append(b.over, past{at: e.At, signal: signal.SignalID})
-		for _, of := range signal.Cites {
-			if !sameOwner(signal.Agent, of) { // citations within an owner never count, and could be unlimited
-				b.cites[citation(signal.Agent, of)] = true
+		b.changeSignal(e.Final.SignalID, func(signal *SignalState) {
+			for _, of := range signal.Cites {
+				if !sameOwner(signal.Agent, of) { // citations within an owner never count, and could be unlimited
+					b.save(citeRow(signal.Agent, of), true, "", 0)
+				}
 			}
-		}
-		signal.Receipts, signal.Cites = nil, nil // no longer needed, and an owner can have many signals
+			b.count(signal.Agent, openSignals, -1)
+			signal.Final, signal.Resolved = true, nil
+			signal.Receipts, signal.Cites = nil, nil // no longer needed
+		})
 	case e.Opened != nil:
 		o := e.Opened
-		b.disputes[o.DisputeID] = &State{Opened: *o, At: e.At, Since: e.At, Status: StatusPending}
-		b.unresolved[o.DisputeID], b.substances[o.Substance] = true, o.DisputeID
+		b.saveDispute(&State{Opened: *o, Number: number, At: e.At, Since: e.At, Status: StatusPending})
+		b.save(rowSubstance+o.Substance, o.DisputeID, "", 0)
 		if o.ContractID != "" {
-			b.contracts[contractOf(o)] = true
+			b.save(contractRow(o), o.DisputeID, "", 0)
 		}
-		b.accusing.add(o.Challenger, 1)
 		b.spend(o.Challenger, o.Registered, e.At, 1)
-		b.of(o.Challenger).registered = o.Registered
+		b.change(rowAgent+o.Challenger, func(p *party) { p.Registered = o.Registered })
+		b.count(o.Challenger, accusing, 1)
 	case e.Reviewing != nil:
-		b.disputes[e.Reviewing.DisputeID].Status = StatusReviewing
+		b.changeDispute(e.Reviewing.DisputeID, func(d *State) { d.Status = StatusReviewing })
 	case e.Resolved != nil:
-		d := b.disputes[e.Resolved.DisputeID]
-		d.Status, d.Resolved, d.ResolvedAt, d.Log, d.Votes = StatusResolved, *e.Resolved, e.At, s.Log, nil
-		delete(b.unresolved, d.DisputeID)
-		b.accusing.add(d.Challenger, -1)
-		if e.Resolved.AppealUntil > 0 {
-			b.appealable[d.DisputeID] = true
-		} else {
-			b.keep(s, d.DisputeID)
+		r := e.Resolved
+		b.changeDispute(r.DisputeID, func(d *State) {
+			d.Status, d.Resolved, d.ResolvedAt, d.Log, d.Votes = StatusResolved, *r, e.At, s.Log, nil
+			d.Appealable = r.AppealUntil > 0
+			b.count(d.Challenger, accusing, -1)
+		})
+		if r.AppealUntil == 0 {
+			b.keep(s, r.DisputeID)
 		}
 	case e.Voted != nil:
-		d := b.disputes[e.Voted.DisputeID]
-		d.Votes = append(d.Votes, *e.Voted)
+		b.changeDispute(e.Voted.DisputeID, func(d *State) { d.Votes = append(d.Votes, *e.Voted) })
 	case e.Appealed != nil:
-		d := b.disputes[e.Appealed.DisputeID]
-		d.Status, d.Appealed, d.Appeal = StatusReviewing, true, e.Appealed.Document
-		d.Since, d.Deadline = e.At, e.Appealed.Deadline
-		delete(b.appealable, d.DisputeID)
-		b.unresolved[d.DisputeID] = true
-		b.accusing.add(d.Challenger, 1)
+		b.changeDispute(e.Appealed.DisputeID, func(d *State) {
+			d.Status, d.Appealable, d.Appealed, d.Appeal = StatusReviewing, false, true, e.Appealed.Document
+			d.Since, d.Deadline = e.At, e.Appealed.Deadline
+			b.count(d.Challenger, accusing, 1)
+		})
 	case e.Violation != nil:
-		b.of(e.Violation.Agent).violate(violated{e.At, e.Violation.Rule, e.Violation.Document})
+		v := e.Violation
+		b.change(rowAgent+v.Agent, func(p *party) { p.violate(violated{e.At, v.Rule, v.Document}) })
 	case e.SetBack != nil:
 		b.setBack(e.At)
 	}
@@ -298,59 +317,41 @@ func (b *Book) apply(s Step) {
 
 // keep keeps a dispute that has ended for when its signal's window closes, unless the step lets it take effect.
 func (b *Book) keep(s Step, id string) {
-	if len(s.ended) == 0 {
-		signal := b.signals[b.disputes[id].SignalID]
-		signal.resolved = append(signal.resolved, id)
+	if d := b.dispute(id); d != nil && len(s.ended) == 0 {
+		b.changeSignal(d.SignalID, func(signal *SignalState) { signal.Resolved = append(signal.Resolved, id) })
 	}
 }
 
 func (b *Book) end(one ended, at int64) {
 	d := one.dispute
-	d.Effective = true
-	b.over = append(b.over, past{at: at, dispute: d.DisputeID})
+	b.changeDispute(d.DisputeID, func(d *State) { d.Effective = true })
 	if one.bonus {
-		b.pairs[pairOf(d)] = true
+		b.save(pairRow(d), true, "", 0)
 	}
-	challenger, outcome := b.of(d.Challenger), one.finding.Outcome
-	target := b.of(d.Target)
-	others := OwnerOf(d.Challenger) != OwnerOf(d.Target)
-	switch outcome {
-	case accrual.TargetWins:
+	others, outcome := OwnerOf(d.Challenger) != OwnerOf(d.Target), one.finding.Outcome
+	if outcome == accrual.TargetWins {
 		b.spend(d.Challenger, d.Registered, at, Stake)
-		if others {
-			target.from -= day
-		}
-	case accrual.ChallengerWins:
-		if others {
-			challenger.from -= 2 * day
-		}
-		target.fell = at
 	}
-	if d.Resolved.Outcome == accrual.ChallengerWins { // even if it does not count
-		target.falls = append(target.falls, fall{at, d.faults(d.Resolved.Finding), d.Resolved.Inputs})
-		target.falls = target.falls[max(0, len(target.falls)-maxFalls):]
-	}
-	if one.finding.Malicious {
-		challenger.violate(violated{at, RuleMalicious, d.Document})
-	}
-}
-
-// forget drops what ended long ago. A signal stays while a dispute about it is open.
-func (b *Book) forget() {
-	for len(b.over) > 0 && b.over[0].at <= b.last-kept {
-		p := b.over[0]
-		b.over = b.over[1:]
-		if p.signal != "" {
-			delete(b.signals, p.signal)
-			continue
+	b.change(rowAgent+d.Challenger, func(challenger *party) {
+		if outcome == accrual.ChallengerWins && others {
+			challenger.From -= 2 * day
 		}
-		d := b.disputes[p.dispute]
-		delete(b.disputes, p.dispute)
-		delete(b.contracts, contractOf(&d.Opened))
-		if b.substances[d.Substance] == p.dispute {
-			delete(b.substances, d.Substance)
+		if one.finding.Malicious {
+			challenger.violate(violated{at, RuleMalicious, d.Document})
 		}
-	}
+	})
+	b.change(rowAgent+d.Target, func(target *party) {
+		if outcome == accrual.TargetWins && others {
+			target.From -= day
+		}
+		if outcome == accrual.ChallengerWins {
+			target.Fell = at
+		}
+		if one.lost {
+			target.Falls = append(target.Falls, fall{at, d.DisputeID, d.faults(one.found)})
+			target.Falls = target.Falls[max(0, len(target.Falls)-maxFalls):]
+		}
+	})
 }
 
 const (
@@ -358,15 +359,14 @@ const (
 	maxViolations = 64
 )
 
-func (a *agent) violate(v violated) {
-	a.violations = append(a.violations, v)
-	a.violations = a.violations[max(0, len(a.violations)-maxViolations):]
+func (p *party) violate(v violated) {
+	p.Violations = append(p.Violations, v)
+	p.Violations = p.Violations[max(0, len(p.Violations)-maxViolations):]
 }
 
-func (b *Book) noted(id, document string) bool {
-	a := b.agents[id]
-	return a != nil && slices.ContainsFunc(a.violations, func(v violated) bool {
-		return v.document == document && v.rule != RuleMalicious
+func (p party) noted(document string) bool {
+	return slices.ContainsFunc(p.Violations, func(v violated) bool {
+		return v.Document == document && v.Rule != RuleMalicious
 	})
 }
 
@@ -376,9 +376,9 @@ func sameOwner(one, other string) bool {
 	return err != nil || err2 != nil || a.SameOwner(b)
 }
 
-// contractOf names a contract. Ids are per challenger, so no one else can take an id first.
-func contractOf(o *Opened) [2]string { return [2]string{o.Challenger, o.ContractID} }
+// contractRow names a contract. Ids are per challenger, so no one else can take an id first.
+func contractRow(o *Opened) string { return rowContract + o.Challenger + " " + o.ContractID }
 
-func pairOf(d *State) [2]string {
-	return [2]string{min(d.Challenger, d.Target), max(d.Challenger, d.Target)}
+func pairRow(d *State) string {
+	return fmt.Sprintf("%s%q %q", rowPair, min(d.Challenger, d.Target), max(d.Challenger, d.Target))
 }

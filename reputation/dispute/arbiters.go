@@ -45,7 +45,7 @@ func (c Court) of(d *State) Panel {
 // Vote returns the entry that notes an arbiter's decision of a general dispute. The caller has opened the decision with
 // a key of the court.
 func (b *Book) Vote(id string, court Court, decision evidence.Opened[Decision], now time.Time) (Entry, error) {
-	d, c := b.disputes[id], decision.Claims()
+	d, c := b.dispute(id), decision.Claims()
 	switch {
 	case d == nil:
 		return Entry{}, refusal.New("not_found", "there is no dispute %.80q", id)
@@ -86,7 +86,7 @@ func (d State) Has(decision string) bool {
 // Decided returns the entry that ends a dispute as more than half of its panel have decided, even if it is settled after
 // the deadline; ok is false before.
 func (b *Book) Decided(id string, court Court, r Rules, now time.Time) (e Entry, ok bool) {
-	d := b.disputes[id]
+	d := b.dispute(id)
 	if d == nil || d.Status == StatusResolved {
 		return e, false
 	}
@@ -120,7 +120,7 @@ func (b *Book) Decided(id string, court Court, r Rules, now time.Time) (e Entry,
 // document in place of receipts.
 func (b *Book) appeal(r Rules, c *Challenge, hash string, now time.Time) (id string, e *Entry, err error) {
 	id = DisputeID(c.TargetReceipts[0])
-	d := b.disputes[id]
+	d := b.dispute(id)
 	if d == nil || d.Document != c.TargetReceipts[0] {
 		return "", nil, refusal.New("not_found", "there is no dispute about the document %s", c.TargetReceipts[0])
 	}

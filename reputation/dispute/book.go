@@ -4,53 +4,35 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/translog"
 )
 
-// Book is the state of a node's log. It forgets details 30 days after their end, but keeps each agent's standing and the
-// pairs whose disputes have given points. It is not safe for concurrent use.
+// Book is the state of a node's log, read from its rows when it is needed. It is not safe for concurrent use.
 type Book struct {
-	log  accrual.Log // of tree
-	last int64
-	tree translog.Tree
-
-	signals    map[string]*SignalState
-	disputes   map[string]*State
-	agents     map[string]*agent
-	contracts  map[[2]string]bool // challengers with the ids of their contracts
-	substances map[string]string  // the last dispute of each substance
-	pairs      map[[2]string]bool // ordered pairs of agents with a dispute that has given points
-	cites      map[[2]string]bool // owners with the agents that they have cited
-	running    map[string]bool
-	unresolved map[string]bool
-	appealable map[string]bool // disputes that count once the time to appeal is over
-	open       tally           // running signals
-	accusing   tally           // unresolved disputes of challengers
-	over       []past          // final signals and effective disputes, in order
-}
-
-type past struct {
-	at              int64
-	signal, dispute string // one of them
+	rows  Rows
+	state state
+	err   error // of the rows
 }
 
 // SignalState is a signal and its state.
 type SignalState struct {
 	Published
-	At    int64
-	Final bool
-	// resolved are the disputes that take effect when the window closes, in the order of their resolution.
-	resolved []string
+	Number int64 // of its entry
+	At     int64
+	Final  bool
+	// Resolved are the disputes that take effect when the window closes, in the order of their resolution.
+	Resolved []string
 }
 
 // State is a dispute and its state.
 type State struct {
 	Opened
+	Number int64 // of the entry that opened it
 	At     int64
 	Since  int64 // of its deadline: when it was opened, or appealed
 	Status string
@@ -62,35 +44,42 @@ type State struct {
 	Resolved   Resolved
 	ResolvedAt int64
 	Log        accrual.Log // including the entry that resolved it
+	Appealable bool        // now
 	// Effective says that the logs of both agents have the outcome. Until the signal's window closes, and the time to
 	// appeal is over, it is provisional.
 	Effective bool
 }
 
-type agent struct {
-	registered int64 // as of its last document
-	from       int64 // see [Book.Standing]: the standing is the time since then
-	acted      int64 // when from was set
-	fell       int64 // when it last lost an effective dispute as the accused
-	falls      []fall
-	violations []violated
+// party is what is known of an agent, or of an owner for all its agents: these have tallies alone.
+type party struct {
+	Registered int64      `json:"registered,omitempty"` // as of its last document
+	From       int64      `json:"from,omitempty"`       // see [Book.Standing]: the standing is the time since then
+	Acted      int64      `json:"acted,omitempty"`      // when From was set
+	Fell       int64      `json:"fell,omitempty"`       // when it last lost an effective dispute as the accused
+	Falls      []fall     `json:"falls,omitempty"`
+	Violations []violated `json:"violations,omitempty"`
+	Open       tally      `json:"open,omitzero"`     // signals
+	Accusing   tally      `json:"accusing,omitzero"` // unresolved disputes that it has opened
 }
 
 type fall struct {
-	at             int64
-	faults, inputs []string
+	At      int64    `json:"at"`
+	Dispute string   `json:"dispute"`
+	Faults  []string `json:"faults"`
 }
 
 type violated struct {
-	at       int64
-	rule     string
-	document string
+	At       int64  `json:"at"`
+	Rule     string `json:"rule"`
+	Document string `json:"document"`
 }
 
 // ended is a dispute that takes effect with an entry.
 type ended struct {
-	dispute *State
+	dispute *State  // before the entry
+	found   Finding // by those who resolved it
 	finding Finding // that counts
+	lost    bool    // the target, even if it does not count
 	bonus   bool    // the winner gains points: the pair's first decided dispute, between known and different owners
 }
 
@@ -106,22 +95,26 @@ type Step struct {
 	Text     []byte
 	Log      accrual.Log
 	Accounts []Account
+	// Completed are the hashes that the entry completes: see [translog.Tree.With].
+	Completed []tlog.Hash
 
+	tree  translog.Tree
 	after accrual.Log
 	ended []ended
 }
 
-// NewBook returns the empty log.
-func NewBook() *Book {
-	return &Book{
-		log:     logOf(translog.Tree{}),
-		signals: make(map[string]*SignalState), disputes: make(map[string]*State), agents: make(map[string]*agent),
-		contracts:  make(map[[2]string]bool),
-		substances: make(map[string]string), pairs: make(map[[2]string]bool), cites: make(map[[2]string]bool),
-		running: make(map[string]bool), unresolved: make(map[string]bool), appealable: make(map[string]bool),
-		open: make(tally), accusing: make(tally),
-	}
+// NewBook returns the empty log, in memory.
+func NewBook() *Book { return &Book{rows: NewMemory()} }
+
+// Open returns the book with these rows.
+func Open(rows Rows) (*Book, error) {
+	b := &Book{rows: rows}
+	b.load(RowLog, &b.state)
+	return b, b.err
 }
+
+// Err returns why rows could not be read. Then the other results are wrong, and nothing may be stored.
+func (b *Book) Err() error { return b.err }
 
 // Replay returns the book of a whole log.
 func Replay(entries []Entry) (*Book, error) {
@@ -135,10 +128,10 @@ func Replay(entries []Entry) (*Book, error) {
 }
 
 // Log returns the state of the log. Its head is the root of [Book.Tree], in hex.
-func (b *Book) Log() accrual.Log { return b.log }
+func (b *Book) Log() accrual.Log { return logOf(b.state.Tree) }
 
-// Tree returns the tree over the entries' canonical JSON. It stays valid when the book goes on.
-func (b *Book) Tree() translog.Tree { return b.tree }
+// Tree returns the tree over the entries' canonical JSON.
+func (b *Book) Tree() translog.Tree { return b.state.Tree }
 
 func logOf(t translog.Tree) accrual.Log {
 	head := t.Head()
@@ -147,7 +140,7 @@ func logOf(t translog.Tree) accrual.Log {
 
 // Time returns the time for the next entry: now, but never before the last entry, even if another replica wrote that.
 // Only [Book.SetBack] lowers it.
-func (b *Book) Time(now time.Time) int64 { return max(now.Unix(), b.last) }
+func (b *Book) Time(now time.Time) int64 { return max(now.Unix(), b.state.Last) }
 
 // Next returns the effect of an entry without changing anything. It refuses an entry that contradicts the log.
 func (b *Book) Next(e Entry) (Step, error) {
@@ -168,18 +161,17 @@ func (b *Book) Read(raw []byte) (Step, error) {
 }
 
 func (b *Book) next(e Entry, raw []byte) (s Step, err error) {
-	if e.At < b.last && e.SetBack == nil {
+	if e.At < b.state.Last && e.SetBack == nil {
 		return Step{}, fmt.Errorf("dispute: the entry is older than the last one")
 	}
 	if err := b.admits(e); err != nil {
 		return Step{}, fmt.Errorf("dispute: %w", err)
 	}
-	s = Step{
-		Entry: e, Text: raw,
-		Log: logOf(b.tree.With(raw)), after: b.log, ended: b.ending(e),
-	}
+	s = Step{Entry: e, Text: raw, after: b.Log(), ended: b.ending(e)}
+	s.tree, s.Completed = b.state.Tree.With(raw)
+	s.Log = logOf(s.tree)
 	s.Accounts, err = b.accounts(e, s.ended)
-	return s, err
+	return s, errors.Join(err, b.err)
 }
 
 // Add adds one entry. A refused entry changes nothing.
@@ -193,24 +185,20 @@ func (b *Book) Add(e Entry) (Step, error) {
 
 // Take applies a step that [Book.Next] returned for the current state of the log.
 func (b *Book) Take(s Step) error {
-	if s.after != b.log {
+	if s.after != b.Log() {
 		return errors.New("dispute: the step is not the next one of the log")
 	}
-	b.tree, b.log, b.last = b.tree.With(s.Text), s.Log, s.Entry.At
+	b.state = state{s.tree, s.Entry.At}
 	b.apply(s)
-	b.forget()
-	return nil
+	b.save(RowLog, b.state, "", 0)
+	return b.err
 }
 
-// Signal returns a signal that is not forgotten.
-func (b *Book) Signal(id string) (SignalState, bool) {
-	return valueOf(b.signals[id])
-}
+// Signal returns a signal.
+func (b *Book) Signal(id string) (SignalState, bool) { return valueOf(b.signal(id)) }
 
-// Dispute returns a dispute that is not forgotten.
-func (b *Book) Dispute(id string) (State, bool) {
-	return valueOf(b.disputes[id])
-}
+// Dispute returns a dispute.
+func (b *Book) Dispute(id string) (State, bool) { return valueOf(b.dispute(id)) }
 
 func valueOf[T any](p *T) (v T, ok bool) {
 	if p != nil {
@@ -219,53 +207,47 @@ func valueOf[T any](p *T) (v T, ok bool) {
 	return v, p != nil
 }
 
+// Provisional reports whether the outcome of a dispute can still change, or does not count yet: its signal is open, or
+// the loser can appeal.
+func (b *Book) Provisional(d State) bool { return d.Appealable || !b.closed(d.SignalID) }
+
 // Judged returns the hashes of the evidence by which the dispute's target had already lost other disputes: see
 // [NewTrial].
 func (b *Book) Judged(id string) map[string]bool {
 	all := make(map[string]bool)
-	d := b.disputes[id]
+	d := b.dispute(id)
 	if d == nil {
 		return all
 	}
-	for _, before := range b.falls(d.Target) {
-		if before.at >= d.At {
+	for _, before := range b.agent(d.Target).Falls {
+		if before.At >= d.At {
 			break
 		}
-		for _, hash := range before.inputs {
-			all[hash] = true
+		if lost := b.dispute(before.Dispute); lost != nil {
+			for _, hash := range lost.Resolved.Inputs {
+				all[hash] = true
+			}
 		}
 	}
 	return all
 }
 
-// Closing returns the sorted ids of the open signals whose window has closed.
-func (b *Book) Closing(now time.Time) []string {
-	return due(b.running, func(id string) bool { return b.signals[id].Closes <= b.Time(now) })
+// Closing returns the open signals whose window has closed, the earliest first, at most most.
+func (b *Book) Closing(now time.Time, most int) []Waiting {
+	return b.queued(queueSignals, rowSignal, b.Time(now), most)
 }
 
-// Unappealed returns the sorted ids of the disputes that the loser can no longer appeal.
-func (b *Book) Unappealed(now time.Time) []string {
-	return due(b.appealable, func(id string) bool { return b.disputes[id].Resolved.AppealUntil <= b.Time(now) })
+// Unappealed returns the disputes that the loser can no longer appeal, the earliest first, at most most.
+func (b *Book) Unappealed(now time.Time, most int) []Waiting {
+	return b.queued(queueAppeals, rowDispute, b.Time(now), most)
 }
 
-func due(ids map[string]bool, is func(id string) bool) (all []string) {
-	for id := range ids {
-		if is(id) {
-			all = append(all, id)
-		}
-	}
-	slices.Sort(all)
-	return all
+// Undecided returns the unresolved general disputes that are late, or on which an arbiter has voted.
+func (b *Book) Undecided(now time.Time, most int) []Waiting {
+	return b.queued(queueGeneral, rowDispute, b.Time(now), most)
 }
 
-// Unresolved returns the sorted ids of the unresolved disputes.
-func (b *Book) Unresolved() []string { return slices.Sorted(maps.Keys(b.unresolved)) }
-
-func (b *Book) of(id string) *agent {
-	a := b.agents[id]
-	if a == nil {
-		a = new(agent)
-		b.agents[id] = a
-	}
-	return a
+// Untried returns the unresolved disputes that receipts decide, with their deadlines.
+func (b *Book) Untried(most int) []Waiting {
+	return b.queued(queueReceipts, rowDispute, maxWhole, most)
 }

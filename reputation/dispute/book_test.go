@@ -124,7 +124,7 @@ func TestWhoEndsADispute(t *testing.T) {
 			}
 			check.WantEqual(t, d.Status, dispute.StatusResolved)
 			check.WantEqual(t, d.Log, s.Log)
-			check.WantEqual(t, n.book.Unresolved(), []string(nil))
+			check.WantEqual(t, n.unresolved(), []string(nil))
 			for _, again := range []string{wins, loses, nobody} { // nothing changes an end
 				if e, err := n.book.End(id, dispute.Finding{Outcome: again, Reason: "because"}, n.now); err == nil {
 					t.Errorf("it ends again: %+v", e)
@@ -280,7 +280,7 @@ func TestFinalSignalsAreSmall(t *testing.T) {
 	n := newNode(t)
 	n.publishAs(n.resting(alice, "sig"), func(p *dispute.Publication) { p.Cites = []string{carol} })
 	n.sleep(24*time.Hour - time.Second)
-	check.WantEqual(t, n.book.Closing(n.now), []string(nil))
+	check.WantEqual(t, n.book.Closing(n.now, 9), []dispute.Waiting(nil))
 	n.sleep(time.Second).finalise()
 	s, _ := n.book.Signal("sig")
 	check.WantEqual(t, len(s.Receipts)+len(s.Cites), 0)
@@ -289,30 +289,6 @@ func TestFinalSignalsAreSmall(t *testing.T) {
 	_, err := n.file(of)
 	check.WantCode(t, err, "dispute_closed")
 	check.WantEqual(t, n.violations(bob), []string{dispute.RuleWindow})
-}
-
-func TestForget(t *testing.T) {
-	n := newNode(t).publish(alice, "sig")
-	id := n.open(contractOf(bob, "c", "sig", begin))
-	n.sleep(24 * time.Hour).finalise()
-	done := n.open(challengeOf(bob, carol, "timing", hashOf(1)))
-	n.end(done, wins)
-	n.sleep(30*24*time.Hour-time.Second).publish(carol, "other")
-	there := func(signal, open, ended bool) {
-		t.Helper()
-		_, a := n.book.Signal("sig")
-		_, b := n.book.Dispute(id)
-		_, c := n.book.Dispute(done)
-		check.WantEqual(t, []bool{a, b, c}, []bool{signal, open, ended})
-	}
-	there(true, true, true)
-	n.sleep(time.Second).publish(carol, "another")
-	there(false, true, false) // the one that nobody has resolved is not over
-	n.take(n.book.Expire(id, n.now))
-	check.WantEqual(t, len(n.accounts[bob]), 2) // both have ended
-	again := n.open(challengeOf(bob, carol, "consistency", hashOf(2)))
-	n.end(again, wins)
-	check.WantEqual(t, n.bonus(bob, carol), false)
 }
 
 func random(t testing.TB, seed uint64, agents []string, name string) *node {
@@ -339,7 +315,7 @@ func random(t testing.TB, seed uint64, agents []string, name string) *node {
 		case 4:
 			n.finalise()
 		default:
-			for _, id := range n.book.Unresolved() {
+			for _, id := range n.unresolved() {
 				d, _ := n.book.Dispute(id)
 				switch {
 				case d.Type != dispute.TypeGeneral && r.IntN(2) == 0:
@@ -364,7 +340,7 @@ func replayed(t testing.TB, log []dispute.Entry) *node {
 
 func state(t testing.TB, n *node, agents []string) string {
 	b := n.book
-	all := map[string]any{"unresolved": b.Unresolved(), "accounts": n.accounts}
+	all := map[string]any{"unresolved": n.unresolved(), "accounts": n.accounts}
 	for _, id := range agents {
 		all["standing of "+id] = b.Standing(id, time.Unix(begin-1, 0), time.Unix(0, 0))
 	}
@@ -372,10 +348,11 @@ func state(t testing.TB, n *node, agents []string) string {
 		switch {
 		case e.Signal != nil:
 			s, ok := b.Signal(e.Signal.SignalID)
+			s.Number = 0
 			all["signal "+e.Signal.SignalID] = fmt.Sprintf("%+v %t", s, ok)
 		case e.Opened != nil:
 			d, ok := b.Dispute(e.Opened.DisputeID)
-			d.Log = accrual.Log{}
+			d.Log, d.Number = accrual.Log{}, 0
 			all[e.Opened.DisputeID] = fmt.Sprintf("%+v %t", d, ok)
 		}
 	}

@@ -15,7 +15,7 @@ func (b *Book) Review(id string, now time.Time) (Entry, error) {
 
 // Late reports whether the deadline of a dispute has passed.
 func (b *Book) Late(id string, now time.Time) bool {
-	d := b.disputes[id]
+	d := b.dispute(id)
 	return d != nil && b.Time(now) >= d.Deadline
 }
 
@@ -32,7 +32,7 @@ func (b *Book) End(id string, f Finding, now time.Time) (Entry, error) {
 // decision stands.
 func (b *Book) Expire(id string, now time.Time) (Entry, error) {
 	f := Finding{Outcome: accrual.Inconclusive, Reason: ReasonNoArbiter}
-	if d := b.disputes[id]; d != nil && d.Appealed {
+	if d := b.dispute(id); d != nil && d.Appealed {
 		f = d.Resolved.Finding
 	}
 	return b.checked(Entry{At: b.Time(now), Resolved: &Resolved{DisputeID: id, Finding: f, Resolver: ResolverDeadline}})

@@ -65,7 +65,7 @@ func TestSchemasAndParsersAgree(t *testing.T) {
 		return []change{
 			{member, did, true}, {member, bob, true}, {member, strings.Repeat("b", 43) + ":a\nb", true},
 			{member, strings.Repeat("b", 43) + ":", false}, {member, strings.Repeat("b", 42) + ":a", false},
-			{member, strings.Repeat("=", 43) + ":a", false},
+			{member, strings.Repeat("=", 43) + ":a", false}, {member, strings.Repeat("b", 43) + ":a\x00", false},
 			{member, strings.Repeat("b", 43) + ":" + strings.Repeat("a", 257), false}, {member, did + "1", false},
 			{member, "did:web:a", false}, {member, "agent:worker-1", false}, {member, nil, false},
 		}

@@ -54,13 +54,13 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 	if err := cmp.Or(s.check(), fresh(s, now)); err != nil {
 		return nil, err
 	}
-	if before := b.signals[s.SignalID]; before != nil {
+	if before := b.signal(s.SignalID); before != nil {
 		if before.Document == hash {
 			return nil, nil
 		}
 		return nil, refusal.New("id_taken", "another signal has the id %s", s.SignalID)
 	}
-	if err := b.full(b.open, s.AgentID, "open signals", MaxRunning, p.By, now); err != nil {
+	if err := b.full(openSignals, s.AgentID, "open signals", MaxRunning, p.By, now); err != nil {
 		return nil, err
 	}
 	e := &Published{
@@ -123,7 +123,7 @@ func (b *Book) Named(f Filing) []string {
 	if f.Challenge != nil {
 		return f.Challenge.TargetReceipts
 	}
-	if s := b.signals[f.Contract.OriginalSignalID]; s != nil && len(f.Contract.TargetReceipts) == 0 &&
+	if s := b.signal(f.Contract.OriginalSignalID); s != nil && len(f.Contract.TargetReceipts) == 0 &&
 		f.Type() != TypeGeneral {
 		return s.Receipts
 	}
@@ -163,7 +163,7 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	if err != nil {
 		return "", nil, err
 	}
-	if b.disputes[DisputeID(hash)] != nil {
+	if b.has(rowDispute + DisputeID(hash)) {
 		return DisputeID(hash), nil, nil
 	}
 	if err := cmp.Or(d.check(), fresh(d, now)); err != nil {
@@ -190,10 +190,10 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	if rule, err := b.breaks(o, f.By, now); err != nil {
 		return "", b.violation(rule, o, now), err
 	}
-	if b.contracts[contractOf(&o)] {
+	if o.ContractID != "" && b.has(contractRow(&o)) {
 		return "", nil, refusal.New("id_taken", "another contract of the agent has the id %s", o.ContractID)
 	}
-	if err := b.full(b.accusing, o.Challenger, "unresolved disputes", MaxAccusing, f.By, now); err != nil {
+	if err := b.full(accusing, o.Challenger, "unresolved disputes", MaxAccusing, f.By, now); err != nil {
 		return "", nil, err
 	}
 	o.Standing = b.Standing(o.Challenger, f.By.Registered, now)
@@ -208,7 +208,7 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 		Registered: f.By.Registered.Unix(),
 	}
 	if c := f.Filing.Contract; c != nil {
-		s := b.signals[c.OriginalSignalID]
+		s := b.signal(c.OriginalSignalID)
 		if s == nil {
 			return o, 0, refusal.New("not_found", "there is no signal %s", c.OriginalSignalID)
 		}
@@ -235,10 +235,7 @@ func (b *Book) opening(r Rules, f Filed, hash string, now time.Time) (o Opened, 
 // known refuses unknown receipts and another agent's: made-up hashes accuse no one. It refuses receipts from before a
 // lost dispute too, since no agent loses twice by them.
 func (b *Book) known(o *Opened, receipts []Known) error {
-	sessions, lost := make(map[string]bool), int64(-1)
-	if a := b.agents[o.Target]; a != nil {
-		lost = a.fell
-	}
+	sessions, lost := make(map[string]bool), b.agent(o.Target).Fell
 	for _, hash := range o.Receipts {
 		at := slices.IndexFunc(receipts, func(k Known) bool { return k.Hash == hash })
 		if at < 0 {
@@ -267,12 +264,12 @@ func (b *Book) known(o *Opened, receipts []Known) error {
 }
 
 func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
-	if s := b.signals[o.SignalID]; s != nil && (s.Final || b.Time(now) >= s.Closes) {
+	if s := b.signal(o.SignalID); s != nil && (s.Final || b.Time(now) >= s.Closes) {
 		return RuleWindow, refusal.New("dispute_closed", "the signal %s could be disputed until %s",
 			s.SignalID, time.Unix(s.Closes, 0).UTC().Format(time.RFC3339))
 	}
-	if b.repeats(o.Substance) {
-		return RuleIdentical, refusal.New("dispute_closed", "the earlier dispute %s says the same", b.substances[o.Substance])
+	if before := b.repeated(o.Substance); before != "" {
+		return RuleIdentical, refusal.New("dispute_closed", "the earlier dispute %s says the same", before)
 	}
 	if wait := b.wait(o.Challenger, by, now); wait > 0 {
 		return RuleRate, refusal.Later{
@@ -287,19 +284,18 @@ func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
 // violation returns the entry of a violation, or nil if it is recorded or the agent has enough today.
 func (b *Book) violation(rule string, o Opened, now time.Time) *Entry {
 	at := b.Time(now)
-	if b.noted(o.Challenger, o.Document) {
+	challenger := b.agent(o.Challenger)
+	if challenger.noted(o.Document) {
 		return nil
 	}
-	if a := b.agents[o.Challenger]; a != nil {
-		today := 0
-		for _, v := range a.violations {
-			if v.at > at-day {
-				today++
-			}
+	today := 0
+	for _, v := range challenger.Violations {
+		if v.At > at-day {
+			today++
 		}
-		if today >= MaxViolations {
-			return nil
-		}
+	}
+	if today >= MaxViolations {
+		return nil
 	}
 	return &Entry{At: at, Violation: &Violation{Agent: o.Challenger, Rule: rule, Document: o.Document}}
 }

@@ -13,7 +13,7 @@ import (
 // Forms of the texts in documents; the schemas have the same.
 var (
 	idForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
-	agentForm = regexp.MustCompile(`^([A-Za-z0-9_-]{43}:[\s\S]{1,256}|did:key:z6Mk[1-9A-HJ-NP-Za-km-z]{44})$`)
+	agentForm = regexp.MustCompile(`^([A-Za-z0-9_-]{43}:[^\x00]{1,256}|did:key:z6Mk[1-9A-HJ-NP-Za-km-z]{44})$`)
 	hashForm  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 

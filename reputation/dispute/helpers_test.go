@@ -3,6 +3,8 @@ package dispute_test
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,10 +181,24 @@ func (n *node) vote(id, arbiter, outcome string) []string {
 
 func (n *node) finalise() *node {
 	n.t.Helper()
-	for _, id := range n.book.Closing(n.now) {
-		n.take(n.book.Finalise(id, n.now))
+	for _, one := range n.book.Closing(n.now, math.MaxInt) {
+		n.take(n.book.Finalise(one.ID, n.now))
 	}
 	return n
+}
+
+// unresolved returns the ids of the unresolved disputes.
+func (n *node) unresolved() (ids []string) {
+	for _, e := range n.log {
+		if e.Opened == nil {
+			continue
+		}
+		if d, _ := n.book.Dispute(e.Opened.DisputeID); d.Status != dispute.StatusResolved {
+			ids = append(ids, d.DisputeID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 func canonical(t testing.TB, v any) string {

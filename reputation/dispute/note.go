@@ -27,11 +27,10 @@ func (d *State) about() string {
 	return cmp.Or(d.SignalID, first, d.Document)
 }
 
-// citation names the owner of an agent, and an agent that it cites.
-func citation(by, of string) [2]string {
-	a, err := accrual.ParseAgent(by)
-	if err != nil {
-		return [2]string{by, of}
+// citeRow names the owner of an agent, and an agent that it cites.
+func citeRow(by, of string) string {
+	if a, err := accrual.ParseAgent(by); err == nil {
+		by = a.Owner
 	}
-	return [2]string{a.Owner, of}
+	return rowCite + by + " " + of
 }

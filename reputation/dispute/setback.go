@@ -1,6 +1,8 @@
 package dispute
 
 import (
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -9,7 +11,7 @@ import (
 // SetBack returns the entry that sets the log's time back to now. The caller has opened the operator's statement of the
 // time, which now Fits.
 func (b *Book) SetBack(token string, now time.Time) (Entry, error) {
-	if now.Unix() >= b.last {
+	if now.Unix() >= b.state.Last {
 		return Entry{}, refusal.New("dispute_closed", "the time of the log is right: there is nothing to set back")
 	}
 	return b.checked(Entry{At: now.Unix(), SetBack: &SetBack{Token: token}})
@@ -31,28 +33,34 @@ func (b *Book) setBack(to int64) {
 			*t = min(*t, to)
 		}
 	}
-	for _, s := range b.signals {
-		s.Closes -= max(0, s.At-to)
-		earlier(&s.At)
-	}
-	for _, d := range b.disputes {
-		d.Deadline -= max(0, d.Since-to)
-		if d.Resolved.AppealUntil > 0 {
-			d.Resolved.AppealUntil -= max(0, d.ResolvedAt-to)
-		}
-		earlier(&d.At, &d.Since, &d.ResolvedAt)
-	}
-	for i := range b.over {
-		earlier(&b.over[i].at)
-	}
-	for _, a := range b.agents {
-		a.from -= max(0, a.acted-to)
-		earlier(&a.fell, &a.acted, &a.registered)
-		for i := range a.falls {
-			earlier(&a.falls[i].at)
-		}
-		for i := range a.violations {
-			earlier(&a.violations[i].at)
+	ids, err := b.rows.Since(to)
+	b.err = errors.Join(b.err, err)
+	for _, id := range ids {
+		switch kind, of, _ := strings.Cut(id, "/"); kind + "/" {
+		case rowSignal:
+			b.changeSignal(of, func(s *SignalState) {
+				s.Closes -= max(0, s.At-to)
+				earlier(&s.At)
+			})
+		case rowDispute:
+			b.changeDispute(of, func(d *State) {
+				d.Deadline -= max(0, d.Since-to)
+				if d.Resolved.AppealUntil > 0 {
+					d.Resolved.AppealUntil -= max(0, d.ResolvedAt-to)
+				}
+				earlier(&d.At, &d.Since, &d.ResolvedAt)
+			})
+		case rowAgent:
+			b.change(id, func(p *party) {
+				p.From -= max(0, p.Acted-to)
+				earlier(&p.Fell, &p.Acted, &p.Registered)
+				for i := range p.Falls {
+					earlier(&p.Falls[i].At)
+				}
+				for i := range p.Violations {
+					earlier(&p.Violations[i].At)
+				}
+			})
 		}
 	}
 }

@@ -2,7 +2,6 @@ package dispute
 
 import (
 	"cmp"
-	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -18,11 +17,7 @@ const (
 	Stake       = 7
 )
 
-const (
-	day = int64(24 * time.Hour / time.Second)
-	// kept is the time for which the book remembers what has ended.
-	kept = 30 * day
-)
+const day = int64(24 * time.Hour / time.Second)
 
 // Standing returns the standing of an agent, in whole days; it is negative after lost disputes.
 func (b *Book) Standing(id string, registered, now time.Time) int64 {
@@ -32,17 +27,16 @@ func (b *Book) Standing(id string, registered, now time.Time) int64 {
 
 // standing is in seconds.
 func (b *Book) standing(id string, registered, at int64) int64 {
-	from := registered
-	if a := b.agents[id]; a != nil {
-		from = max(from, a.from)
-	}
-	return min(at-from, MaxStanding*day)
+	return b.agent(id).standing(registered, at)
+}
+
+func (p party) standing(registered, at int64) int64 {
+	return min(at-max(registered, p.From), MaxStanding*day)
 }
 
 // spend takes days of an agent's standing.
 func (b *Book) spend(id string, registered, at, days int64) {
-	a := b.of(id)
-	a.from, a.acted = at-b.standing(id, registered, at)+days*day, at
+	b.change(rowAgent+id, func(p *party) { p.From, p.Acted = at-p.standing(registered, at)+days*day, at })
 }
 
 // wait returns the seconds until an agent may open a dispute.
@@ -50,50 +44,63 @@ func (b *Book) wait(id string, by By, now time.Time) int64 {
 	return max(0, Stake*day-b.standing(id, by.Registered.Unix(), b.Time(now)))
 }
 
-// tally counts by agent, and by owner for all its agents.
-type tally map[string]int
+// tally counts what an agent or an owner has open.
+type tally struct {
+	Count int64 `json:"count"`
+	// Weight is the standing of the agents that have something open, as of when this last changed; in seconds.
+	Weight int64 `json:"weight"`
+}
 
-func (t tally) add(id string, n int) {
-	for _, key := range []string{id, OwnerOf(id)} {
-		if t[key] += n; t[key] == 0 {
-			delete(t, key)
+func openSignals(p *party) *tally { return &p.Open }
+func accusing(p *party) *tally    { return &p.Accusing }
+
+// count adds to a tally of an agent, and to that of its owner.
+func (b *Book) count(id string, of func(*party) *tally, n int64) {
+	var before, now tally
+	b.change(rowAgent+id, func(p *party) {
+		t := of(p)
+		before = *t
+		if *t = (tally{Count: t.Count + n}); t.Count > 0 {
+			t.Weight = p.weight(p.Registered, b.state.Last)
 		}
-	}
+		now = *t
+	})
+	b.change(rowOwner+OwnerOf(id), func(p *party) {
+		t := of(p)
+		t.Count, t.Weight = t.Count+n, t.Weight+now.Weight-before.Weight
+	})
 }
 
 // full refuses one more for an agent with most, or whose owner has [OfOneOwner] times as many. Agents without a sidecar
 // share that bound by their standing: anyone can have any number of keys.
-func (b *Book) full(t tally, id, what string, most int, by By, now time.Time) error {
-	owner := OwnerOf(id)
+func (b *Book) full(of func(*party) *tally, id, what string, most int64, by By, now time.Time) error {
+	owner, p := OwnerOf(id), b.agent(id)
+	var all party
+	b.load(rowOwner+owner, &all)
+	own, together := *of(&p), *of(&all)
 	if owner != strangers {
-		if t[id] >= most {
-			return refusal.New("too_many_open", "the agent has %d %s; at most %d are allowed", t[id], what, most)
+		if own.Count >= most {
+			return refusal.New("too_many_open", "the agent has %d %s; at most %d are allowed", own.Count, what, most)
 		}
-		if all := t[owner]; all >= most*OfOneOwner {
-			return refusal.New("too_many_open", "the owner's agents have %d %s together; at most %d are allowed", all, what,
-				most*OfOneOwner)
+		if together.Count >= most*OfOneOwner {
+			return refusal.New("too_many_open", "the owner's agents have %d %s together; at most %d are allowed",
+				together.Count, what, most*OfOneOwner)
 		}
 		return nil
 	}
-	own := b.weight(id, by.Registered.Unix(), now)
-	sum := own
-	for other := range t {
-		if a := b.agents[other]; a != nil && other != id && strings.HasPrefix(other, strangers) {
-			sum += b.weight(other, a.registered, now)
-		}
-	}
-	if share := min(float64(most), float64(most*OfOneOwner)*own/sum); float64(t[id]+1) > share {
+	weight := p.weight(by.Registered.Unix(), b.Time(now))
+	sum := together.Weight - own.Weight + weight
+	share := min(float64(most), float64(most*OfOneOwner)*float64(weight)/float64(sum))
+	if float64(own.Count+1) > share {
 		return refusal.New("too_many_open",
-			"the agent has %d %s; agents without a sidecar share a bound by their standing, and its share is %.0f", t[id], what,
-			share)
+			"the agent has %d %s; agents without a sidecar share a bound by their standing, and its share is %.0f", own.Count,
+			what, share)
 	}
 	return nil
 }
 
 // weight is at least that of an hour.
-func (b *Book) weight(id string, registered int64, now time.Time) float64 {
-	return float64(max(b.standing(id, registered, b.Time(now)), day/24))
-}
+func (p party) weight(registered, at int64) int64 { return max(p.standing(registered, at), day/24) }
 
 // strangers is the owner of all agents without a sidecar: anyone can have such agents.
 const strangers = "did:key"

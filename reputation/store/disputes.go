@@ -1,131 +1,248 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// Step is an entry of the log of signals and disputes with all its effects.
-type Step struct {
-	Number int64
-	Head   string
-	Text   string
+// Document is a signed document of a signal or dispute. A later one with the same id replaces it.
+type Document struct{ ID, Text string }
 
-	Signal    *Signal
-	Closed    string // id of the closed signal
-	Stands    string // id of the dispute that can no longer be appealed
-	Appealed  *Appealed
-	Dispute   *Dispute
-	Reviewing string // id of the dispute being judged
-	Resolved  *Resolved
-	Entries   []Entry // for the logs of agents
+// Turn has the log of disputes for itself. It keeps what it adds until it ends.
+type Turn struct {
+	state
+	put       map[string]dispute.Row // or read, then without an id
+	steps     [][]any
+	entries   map[string][]string // for the logs of agents
+	documents map[string]string
 }
 
-// Signal is a published signal.
-type Signal struct {
-	ID       string
-	Number   int64
-	Agent    string
-	Final    bool
-	Document string // canonical JSON, with its signature
-	Step     string // text of its step; only when read
-}
+const (
+	logRow     = ` WHERE id = '` + dispute.RowLog + `'`
+	addingStep = "add to the log of disputes"
+)
 
-// Dispute is a dispute between two agents.
-type Dispute struct {
-	ID                 string
-	Number             int64
-	Challenger, Target string
-	Signal             string // disputed, or empty
-	Provisional        bool   // that signal is open, or the loser can appeal
-	Appeal             string // the document of an appeal, or empty
-	Reviewing          bool
-	Resolved           int64  // number of the resolving step, or 0
-	Token              string // the signed resolution, or empty
-	Document           string // canonical JSON, with its signature
-	Step, End          string // texts of its opening and resolving steps; only when read
-}
-
-// Resolved is the end of a dispute.
-type Resolved struct {
-	ID, Token  string
-	Appealable bool
-}
-
-// Appealed is an appeal, which opens a dispute again.
-type Appealed struct{ ID, Document string }
-
-// Proceed adds a step with all its effects, or nothing. It returns [ErrMoved] if one of the logs has gone on or the
-// step closes something closed, and [ErrDuplicate] for a used id.
-func (s *Store) Proceed(ctx context.Context, one Step) error {
-	return s.db.Write(ctx, "add to the log of disputes", func(t db.Tx) error { return proceed(t, one) })
-}
-
-func proceed(t db.Tx, one Step) error {
-	// A concurrent transaction with the same step waits here and then finds it.
-	err := t.One(ErrMoved, `INSERT INTO steps (number, head, step) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
-		one.Number, one.Head, one.Text)
-	if n := one.Signal; err == nil && n != nil {
-		err = t.One(ErrDuplicate, `INSERT INTO signals (id, number, agent, final, document)
-			VALUES ($1, $2, $3, 0, $4) ON CONFLICT DO NOTHING`, n.ID, one.Number, n.Agent, n.Document)
-	}
-	if err == nil && one.Closed != "" {
-		err = t.One(ErrMoved, `UPDATE signals SET final = 1 WHERE id = $1 AND final = 0`, one.Closed)
-	}
-	if err == nil && one.Stands != "" {
-		err = t.One(ErrMoved, `UPDATE disputes SET appealable = 0 WHERE id = $1 AND appealable = 1`, one.Stands)
-	}
-	if a := one.Appealed; err == nil && a != nil {
-		err = t.One(ErrMoved, `UPDATE disputes SET appealable = 0, resolved = 0, token = '', reviewing = 1, appeal = $1
-			WHERE id = $2 AND appealable = 1`, a.Document, a.ID)
-	}
-	if d := one.Dispute; err == nil && d != nil {
-		err = t.One(ErrDuplicate, `INSERT INTO disputes
-			(id, number, challenger, target, signal, reviewing, resolved, token, appealable, appeal, document)
-			VALUES ($1, $2, $3, $4, $5, 0, 0, '', 0, '', $6) ON CONFLICT DO NOTHING`,
-			d.ID, one.Number, d.Challenger, d.Target, d.Signal, d.Document)
-	}
-	if err == nil && one.Reviewing != "" {
-		err = t.One(ErrMoved, `UPDATE disputes SET reviewing = 1 WHERE id = $1 AND reviewing = 0 AND resolved = 0`,
-			one.Reviewing)
-	}
-	if r := one.Resolved; err == nil && r != nil {
-		appealable := 0
-		if r.Appealable {
-			appealable = 1
+// Turn lets do add to the log of disputes. Turns of all replicas come one after the other.
+func (s *Store) Turn(ctx context.Context, do func(*Turn) error) error {
+	turn := &Turn{put: make(map[string]dispute.Row), entries: make(map[string][]string),
+		documents: make(map[string]string)}
+	if s.db.Locked() == "" { // a file has one process, whose other writes need not wait while do judges
+		s.turns.Lock()
+		defer s.turns.Unlock()
+		turn.state = s.look(ctx)
+		if err := do(turn); err != nil {
+			return err
 		}
-		err = t.One(ErrMoved, `UPDATE disputes SET resolved = $1, token = $2, appealable = $3 WHERE id = $4 AND resolved = 0`,
-			one.Number, r.Token, appealable, r.ID)
+		return s.db.Write(ctx, addingStep, turn.store)
 	}
-	for _, e := range one.Entries {
-		if err == nil {
-			err = enter(t, e)
+	return s.db.Write(ctx, addingStep, func(t db.Tx) error {
+		turn.state = func(query string, args ...any) ([]record, error) { return db.ManyIn[record](t, query, args...) }
+		if _, err := turn.state(selectState + logRow + s.db.Locked()); err != nil { // other turns wait here
+			return err
+		}
+		if err := do(turn); err != nil {
+			return err
+		}
+		return turn.store(t)
+	})
+}
+
+// Look returns the state as it is at each reading. It cannot be changed.
+func (s *Store) Look(ctx context.Context) dispute.Rows { return s.look(ctx) }
+
+func (s *Store) look(ctx context.Context) state {
+	return func(query string, args ...any) ([]record, error) {
+		return db.Many[record](ctx, s.db, "read the state of the log of disputes", query, args...)
+	}
+}
+
+// state reads the rows that are stored.
+type state func(query string, args ...any) ([]record, error)
+
+type record struct {
+	ID, Text string
+	Due      int64
+}
+
+const selectState = `SELECT id, text, due FROM state`
+
+// Row implements [dispute.Rows].
+func (s state) Row(id string) (text string, err error) {
+	if !db.Storable(id) {
+		return "", nil
+	}
+	rows, err := s(selectState+` WHERE id = $1`, id)
+	for _, r := range rows {
+		text = r.Text
+	}
+	return text, err
+}
+
+// Put implements [dispute.Rows].
+func (state) Put(dispute.Row) {}
+
+// Queued implements [dispute.Rows].
+func (s state) Queued(queue string, until int64, most int) (all []dispute.Waiting, _ error) {
+	rows, err := s(`SELECT id, '', due FROM state WHERE queue = $1 AND queue <> '' AND due <= $2 ORDER BY due, id LIMIT $3`,
+		queue, until, most)
+	for _, r := range rows {
+		all = append(all, dispute.Waiting{ID: r.ID, Due: r.Due})
+	}
+	return all, err
+}
+
+// Since implements [dispute.Rows].
+func (s state) Since(at int64) (ids []string, _ error) {
+	rows, err := s(`SELECT id FROM state WHERE at > $1`, at)
+	for _, r := range rows {
+		ids = append(ids, r.ID)
+	}
+	return ids, err
+}
+
+// Row implements [dispute.Rows].
+func (t *Turn) Row(id string) (text string, err error) {
+	if r, ok := t.put[id]; ok {
+		return r.Text, nil
+	}
+	if text, err = t.state.Row(id); err == nil {
+		t.put[id] = dispute.Row{Text: text}
+	}
+	return text, err
+}
+
+// Put implements [dispute.Rows].
+func (t *Turn) Put(r dispute.Row) { t.put[r.ID] = r }
+
+// Since implements [dispute.Rows].
+func (t *Turn) Since(at int64) ([]string, error) {
+	ids, err := t.state.Since(at)
+	for id, r := range t.put {
+		if r.At > at && !slices.Contains(ids, id) {
+			ids = append(ids, id)
 		}
 	}
-	return err
+	return ids, err
 }
 
-// Steps returns the steps from a number on, in order, at most limit and at most [MaxEntries].
-func (s *Store) Steps(ctx context.Context, from int64, limit int) ([]Step, error) {
-	return db.Many[Step](ctx, s.db, "read the log of disputes",
-		`SELECT number, head, step FROM steps WHERE number >= $1 ORDER BY number LIMIT $2`, from, min(limit, MaxEntries))
+// Add adds an entry of the log with the entries for agents' logs, or nothing.
+func (t *Turn) Add(s dispute.Step, documents ...Document) error {
+	texts := make([]string, len(s.Accounts))
+	for i, a := range s.Accounts {
+		text, err := a.Entry.Encode()
+		if err != nil {
+			return err // nothing was added
+		}
+		texts[i] = string(text)
+	}
+	for i, a := range s.Accounts {
+		t.entries[a.Agent.String()] = append(t.entries[a.Agent.String()], texts[i])
+	}
+	var completed []byte
+	for _, h := range s.Completed {
+		completed = append(completed, h[:]...)
+	}
+	t.steps = append(t.steps, []any{s.Log.Entries, string(s.Text), completed})
+	for _, d := range documents {
+		t.documents[d.ID] = d.Text
+	}
+	return nil
 }
 
-const selectSignal = `SELECT n.id, n.number, n.agent, n.final > 0, n.document, p.step FROM signals AS n
-	JOIN steps AS p ON p.number = n.number `
-
-// Signal returns the signal with this id, or [ErrNotFound].
-func (s *Store) Signal(ctx context.Context, id string) (Signal, error) {
-	return db.One[Signal](ctx, s.db, "read the signal", selectSignal+`WHERE n.id = $1`, id)
+func (t *Turn) store(tx db.Tx) error {
+	if len(t.steps) == 0 {
+		return nil
+	}
+	if n, err := tx.Insert(`INSERT INTO steps (number, step, completed)`, t.steps); err != nil || n != int64(len(t.steps)) {
+		return cmp.Or(err, ErrMoved)
+	}
+	var state, documents [][]any
+	for _, id := range slices.Sorted(maps.Keys(t.put)) {
+		if r := t.put[id]; r.ID != "" {
+			state = append(state, []any{r.ID, r.Text, r.At, r.Queue, r.Due})
+		}
+	}
+	for id, text := range t.documents {
+		documents = append(documents, []any{id, text})
+	}
+	if err := tx.Replace(`INSERT INTO state (id, text, at, queue, due)`, `(id) DO UPDATE SET text = excluded.text,
+		at = excluded.at, queue = excluded.queue, due = excluded.due`, state); err != nil {
+		return err
+	}
+	if err := tx.Replace(`INSERT INTO documents (id, text)`, `(id) DO UPDATE SET text = excluded.text`,
+		documents); err != nil {
+		return err
+	}
+	for _, agent := range slices.Sorted(maps.Keys(t.entries)) {
+		if err := enterNext(tx, agent, t.entries[agent]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-const selectDispute = `SELECT d.id, d.number, d.challenger, d.target, d.signal,
-	coalesce(n.final, 1) = 0 OR d.appealable > 0, d.appeal, d.reviewing > 0, d.resolved, d.token, d.document, o.step, coalesce(r.step, '')
-	FROM disputes AS d JOIN steps AS o ON o.number = d.number LEFT JOIN steps AS r ON r.number = d.resolved LEFT
-	JOIN signals AS n ON n.id = d.signal `
+const selectLast = `SELECT number, head FROM entries WHERE agent = $1 ORDER BY number DESC LIMIT 1`
 
-// Dispute returns the dispute with this id, or [ErrNotFound].
-func (s *Store) Dispute(ctx context.Context, id string) (Dispute, error) {
-	return db.One[Dispute](ctx, s.db, "read the dispute", selectDispute+`WHERE d.id = $1`, id)
+// enterNext adds entries to the log of an agent, behind those that a replica may be entering.
+func enterNext(t db.Tx, agent string, texts []string) error {
+	for len(texts) > 0 {
+		last, err := db.ManyIn[accrual.Log](t, selectLast, agent)
+		if err != nil {
+			return err
+		}
+		log := accrual.Empty(agent)
+		if len(last) > 0 {
+			log = last[0]
+		}
+		log = log.With([]byte(texts[0]))
+		switch err := enter(t, Entry{agent, log.Entries, log.Head, texts[0]}); {
+		case err == nil:
+			texts = texts[1:]
+		case !errors.Is(err, ErrMoved):
+			return err
+		}
+	}
+	return nil
+}
+
+// Steps returns the texts of the entries of the log of disputes from a number on, in order, at most limit and at most
+// [MaxEntries]. They are numbered from 1.
+func (s *Store) Steps(ctx context.Context, from int64, limit int) ([]string, error) {
+	return db.Many[string](ctx, s.db, "read the log of disputes",
+		`SELECT step FROM steps WHERE number >= $1 ORDER BY number LIMIT $2`, from, min(limit, MaxEntries))
+}
+
+// Completed returns the hash at this place of what each of these entries has completed in the tree of the log. The
+// numbers are in ascending order.
+func (s *Store) Completed(ctx context.Context, place int, numbers []int64) ([]tlog.Hash, error) {
+	args := []any{place*tlog.HashSize + 1, tlog.HashSize}
+	for _, n := range numbers {
+		args = append(args, n)
+	}
+	rows, err := db.Many[[]byte](ctx, s.db, "read the tree of the log of disputes",
+		`SELECT substr(completed, $1, $2) FROM steps WHERE number IN (`+db.Places(3, len(numbers))+`) ORDER BY number`, args...)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]tlog.Hash, len(numbers))
+	for i := range all {
+		if i >= len(rows) || copy(all[i][:], rows[i]) != tlog.HashSize {
+			return nil, errors.New("store: the tree of the log lacks a hash")
+		}
+	}
+	return all, nil
+}
+
+// Document returns the document with this id, or [ErrNotFound].
+func (s *Store) Document(ctx context.Context, id string) (string, error) {
+	return db.One[string](ctx, s.db, "read the document", `SELECT text FROM documents WHERE id = $1`, id)
 }

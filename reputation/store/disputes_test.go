@@ -3,148 +3,114 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/actionproof/mediator/reputation/accrual"
+	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/translog"
 )
 
-func step(number int64) store.Step {
-	return store.Step{Number: number, Head: fmt.Sprint("head ", number), Text: fmt.Sprint("step ", number)}
-}
+const agent = "did:key:z6MktwupdmLXVVqTzCw4i46r4uGyosGXRnR3XjN4Zq7oMMsw"
 
-func published(number int64, id, agent string) store.Step {
-	s := step(number)
-	s.Signal = &store.Signal{ID: id, Agent: agent, Document: "{}"}
-	return s
-}
-
-func disputed(number int64, id, challenger, target string) store.Step {
-	s := step(number)
-	s.Dispute = &store.Dispute{ID: id, Challenger: challenger, Target: target, Signal: "s" + target[1:],
-		Document: "{}"}
-	return s
-}
-
-func proceed(t *testing.T, s *store.Store, steps ...store.Step) {
+// add adds a violation to the log, and a row that waits.
+func add(t *testing.T, turn *store.Turn, n int64) dispute.Step {
 	t.Helper()
-	for _, one := range steps {
-		must(t, s.Proceed(t.Context(), one))
-	}
+	book, err := dispute.Open(turn)
+	must(t, err)
+	next, err := book.Next(dispute.Entry{At: n, Violation: &dispute.Violation{Agent: agent, Rule: dispute.RuleRate,
+		Document: fmt.Sprintf("%064x", n)}})
+	must(t, errors.Join(err, turn.Add(next, store.Document{ID: fmt.Sprint("d", n), Text: "text"}), book.Take(next)))
+	turn.Put(dispute.Row{Waiting: dispute.Waiting{ID: fmt.Sprint("w", n), Due: 100 - n}, Text: "{}", At: n, Queue: "q"})
+	return next
 }
 
-func TestDisputes(t *testing.T) {
+func TestTurns(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
-		proceed(t, one, published(1, "s1", "a1"), published(2, "s2", "a2"), published(3, "s3", "b1"))
-		proceed(t, two, disputed(4, "d1", "b1", "a1"), disputed(5, "d2", "a1", "b1"), disputed(6, "d3", "a2", "b1"))
-		got, err := one.Signal(ctx, "s2")
-		must(t, err)
-		if got.Number != 2 || got.Agent != "a2" || got.Final || got.Document != "{}" ||
-			got.Step != "step 2" {
-			t.Errorf("%+v", got)
+		var tree translog.Tree
+		var steps []dispute.Step
+		for n := int64(1); n <= 6; n += 2 {
+			must(t, []*store.Store{one, two}[n/2%2].Turn(ctx, func(turn *store.Turn) error {
+				steps = append(steps, add(t, turn, n), add(t, turn, n+1))
+				return nil
+			}))
 		}
-		dispute, err := one.Dispute(ctx, "d2")
+		away := errors.New("away")
+		wantErr(t, one.Turn(ctx, func(turn *store.Turn) error {
+			add(t, turn, 7)
+			return away
+		}), away)
+		texts, err := two.Steps(ctx, 1, 99)
 		must(t, err)
-		if dispute.Number != 5 || dispute.Challenger != "a1" || dispute.Target != "b1" || dispute.Signal != "s1" ||
-			!dispute.Provisional || dispute.Resolved != 0 || dispute.Token != "" || dispute.Document != "{}" ||
-			dispute.Reviewing || dispute.Step != "step 5" || dispute.End != "" {
-			t.Errorf("%+v", dispute)
+		for i, s := range steps {
+			var completed []tlog.Hash
+			tree, completed = tree.With(s.Text)
+			check.WantEqual(t, texts[i], string(s.Text))
+			for place, h := range completed {
+				got, err := one.Completed(ctx, place, []int64{int64(i) + 1})
+				must(t, err)
+				check.WantEqual(t, got, []tlog.Hash{h})
+			}
+			if _, err := one.Completed(ctx, len(completed), []int64{int64(i) + 1}); err == nil {
+				t.Error("a hash that was not completed")
+			}
 		}
-		for _, missing := range []error{
-			func() error {
-				_, err := one.Signal(ctx, "d1")
+		check.WantEqual(t, len(texts), 6)
+		rows := two.Look(ctx)
+		book, err := dispute.Open(rows)
+		must(t, err)
+		check.WantEqual(t, book.Tree(), tree)
+		waiting, err := rows.Queued("q", 98, 2)
+		must(t, err)
+		check.WantEqual(t, waiting, []dispute.Waiting{{ID: "w6", Due: 94}, {ID: "w5", Due: 95}})
+		late, err := rows.Since(5)
+		must(t, err)
+		slices.Sort(late)
+		check.WantEqual(t, late, []string{"agent/" + agent, "log", "w6"})
+		for id, want := range map[string]string{"w1": "{}", "w7": "", "\x00": "", "\xff": ""} {
+			got, err := rows.Row(id)
+			must(t, err)
+			check.WantEqual(t, got, want)
+		}
+		document, err := one.Document(ctx, "d3")
+		must(t, err)
+		check.WantEqual(t, document, "text")
+		_, err = one.Document(ctx, "d7")
+		wantErr(t, err, store.ErrNotFound)
+		entries, err := two.Entries(ctx, agent, 1)
+		must(t, err)
+		log := accrual.Empty(agent)
+		for _, e := range entries {
+			log = log.With([]byte(e.Text))
+			check.WantEqual(t, accrual.Log{Entries: e.Number, Head: e.Head}, log)
+		}
+		check.WantEqual(t, log.Entries, int64(6))
+	})
+}
+
+// Turns come one after the other, and behind what is entered in an agent's log meanwhile.
+func TestTurnsAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, one, two *store.Store) {
+		ctx := t.Context()
+		check.WantEqual(t, check.Together(t, 24, func(i int) error {
+			s := []*store.Store{one, two}[i%2]
+			return s.Turn(ctx, func(turn *store.Turn) error {
+				book, err := dispute.Open(turn)
+				if err == nil {
+					add(t, turn, book.Log().Entries+1)
+				}
 				return err
-			}(), func() error { _, err := one.Dispute(ctx, "s1"); return err }(),
-		} {
-			wantErr(t, missing, store.ErrNotFound)
-		}
-		end, over, looked := step(7), step(8), step(9)
-		looked.Reviewing = "d1"
-		end.Closed, over.Resolved = "s1", &store.Resolved{ID: "d3", Token: "token"}
-		over.Entries = []store.Entry{{Agent: "a2", Number: 1, Head: "h", Text: "e"},
-			{Agent: "b1", Number: 1, Head: "h", Text: "e"}}
-		proceed(t, one, end, over, looked)
-		if got, err := two.Signal(ctx, "s1"); err != nil || !got.Final {
-			t.Errorf("%+v, %v", got, err)
-		}
-		if got, err := two.Dispute(ctx, "d3"); err != nil || got.Resolved != 8 || got.Provisional || got.Token != "token" ||
-			got.End != "step 8" {
-			t.Errorf("%+v, %v", got, err)
-		}
-		if got, err := two.Dispute(ctx, "d1"); err != nil || !got.Reviewing || got.Resolved != 0 {
-			t.Errorf("%+v, %v", got, err)
-		}
-		for _, agent := range []string{"a2", "b1"} {
-			if entries, err := two.Entries(ctx, agent, 1); err != nil || len(entries) != 1 || entries[0].Text != "e" {
-				t.Errorf("%+v, %v", entries, err)
-			}
-		}
-		steps, err := two.Steps(ctx, 3, 4)
+			})
+		}, nil), 24)
+		entries, err := one.Entries(ctx, agent, 1)
 		must(t, err)
-		if len(steps) != 4 || steps[0].Number != 3 || steps[3].Head != "head 6" || steps[3].Text != "step 6" {
-			t.Errorf("%+v", steps)
-		}
-	})
-}
-
-func TestStepsThatAreRefused(t *testing.T) {
-	each(t, func(t *testing.T, one, two *store.Store) {
-		ctx := t.Context()
-		proceed(t, one, published(1, "s1", "a1"), disputed(2, "d1", "b1", "a1"))
-		closing, resolving := step(3), step(4)
-		closing.Closed, resolving.Resolved = "s1", &store.Resolved{ID: "d1", Token: "t"}
-		resolving.Entries = []store.Entry{{Agent: "a1", Number: 1, Head: "h", Text: "e"}}
-		proceed(t, two, closing, resolving)
-		for name, row := range map[string]struct {
-			edit func(*store.Step)
-			want error
-		}{
-			"a number that there is": {func(s *store.Step) { s.Number = 4 }, store.ErrMoved},
-			"a signal that there is": {func(s *store.Step) {
-				s.Signal = published(5, "s1", "b1").Signal
-			}, store.ErrDuplicate},
-			"a dispute that there is": {func(s *store.Step) {
-				s.Dispute = disputed(5, "d1", "c1", "a1").Dispute
-			}, store.ErrDuplicate},
-			"a window that is closed": {func(s *store.Step) { s.Closed = "s1" }, store.ErrMoved},
-			"a window of no signal":   {func(s *store.Step) { s.Closed = "s2" }, store.ErrMoved},
-			"a dispute that is resolved": {func(s *store.Step) {
-				s.Resolved = &store.Resolved{ID: "d1", Token: "u"}
-			}, store.ErrMoved},
-			"a look at what is resolved": {func(s *store.Step) { s.Reviewing = "d1" }, store.ErrMoved},
-			"no dispute": {func(s *store.Step) {
-				s.Resolved = &store.Resolved{ID: "d2", Token: "u"}
-			}, store.ErrMoved},
-			"an entry of a log that has it": {func(s *store.Step) {
-				s.Entries = []store.Entry{{Agent: "a1", Number: 1}}
-			}, store.ErrMoved},
-		} {
-			bad := published(5, "s5", "c1")
-			row.edit(&bad)
-			if err := two.Proceed(ctx, bad); !errors.Is(err, row.want) {
-				t.Errorf("%s: %v, want %v", name, err, row.want)
-			}
-		}
-		if _, err := one.Signal(ctx, "s5"); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("a part of a refused step was kept: %v", err)
-		}
-		if steps, err := one.Steps(ctx, 1, 9); err != nil || len(steps) != 4 {
-			t.Errorf("%+v, %v", steps, err)
-		}
-	})
-}
-
-func TestStepsAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, one, two *store.Store) {
-		ctx := t.Context()
-		for number := range int64(5) {
-			check.WantEqual(t, check.Together(t, 8, func(i int) error {
-				return []*store.Store{one, two}[i%2].Proceed(ctx, published(number+1, fmt.Sprint("s", number, i), "a1"))
-			}, store.ErrMoved), 1)
-		}
-		if all, err := one.Steps(ctx, 1, 99); err != nil || len(all) != 5 {
-			t.Errorf("%d steps, %v", len(all), err)
-		}
+		steps, err := one.Steps(ctx, 1, 99)
+		must(t, err)
+		check.WantEqual(t, []int{len(steps), len(entries)}, []int{24, 24})
 	})
 }

@@ -3,8 +3,9 @@ package store
 import "github.com/actionproof/mediator/internal/db"
 
 var schema = db.Schema{
-	Name: "actionproof_reputation", Version: 7, Tables: tables, Missing: ErrNotFound,
-	Forgets: "the receipts of all owners, the commitments of agents, the logs behind their reputations, and all disputes",
+	Name: "actionproof_reputation", Version: 8, Tables: tables, Missing: ErrNotFound,
+	Frequent: []string{selectLast, insertEntry},
+	Forgets:  "the receipts of all owners, the commitments of agents, the logs behind their reputations, and all disputes",
 }
 
 // tables have times in Unix milliseconds; 0 means never.
@@ -105,28 +106,22 @@ CREATE TABLE entries ( -- agents' logs; never removed, because reputations follo
 );
 CREATE INDEX entries_agents ON entries (agent) WHERE number = 1;
 CREATE TABLE steps ( -- the log of signals and disputes; never removed
-	number BIGINT PRIMARY KEY, -- from 1, so that replicas cannot add the same
-	head   TEXT NOT NULL,      -- of the log
-	step   TEXT NOT NULL       -- canonical JSON
+	number    BIGINT PRIMARY KEY, -- from 1
+	step      TEXT NOT NULL,      -- canonical JSON
+	completed BLOB NOT NULL       -- hashes of the subtrees that end with it, the smallest first
 );
-CREATE TABLE signals (
-	id       TEXT PRIMARY KEY,
-	number   BIGINT NOT NULL, -- of its step
-	agent    TEXT NOT NULL,
-	final    BIGINT NOT NULL, -- 1 once its window has closed
-	document TEXT NOT NULL    -- canonical JSON, with its signature
+CREATE TABLE state ( -- rows of package dispute
+	id    TEXT PRIMARY KEY,
+	text  TEXT NOT NULL,   -- JSON
+	at    BIGINT NOT NULL, -- time of the step that wrote it; Unix seconds
+	queue TEXT NOT NULL,   -- where it waits, or empty
+	due   BIGINT NOT NULL  -- Unix seconds
 );
-CREATE TABLE disputes (
-	id         TEXT PRIMARY KEY,
-	number     BIGINT NOT NULL, -- of its opening step
-	challenger TEXT NOT NULL,
-	target     TEXT NOT NULL,
-	signal     TEXT NOT NULL,   -- disputed, or empty
-	reviewing  BIGINT NOT NULL, -- 1 once it is being judged
-	resolved   BIGINT NOT NULL, -- number of the resolving step, or 0
-	token      TEXT NOT NULL,   -- the signed resolution, or empty
-	appealable BIGINT NOT NULL, -- 1 while the loser can appeal
-	appeal     TEXT NOT NULL,   -- the appeal's document, or empty
-	document   TEXT NOT NULL    -- canonical JSON, with its signature
+CREATE INDEX state_at ON state (at);
+CREATE INDEX state_due ON state (queue, due, id) WHERE queue <> '';
+INSERT INTO state (id, text, at, queue, due) VALUES ('log', '', 0, '', 0);
+CREATE TABLE documents ( -- of signals and disputes; never removed
+	id   TEXT PRIMARY KEY,
+	text TEXT NOT NULL
 );
 `

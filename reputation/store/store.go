@@ -6,6 +6,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/internal/db"
@@ -26,7 +27,10 @@ var (
 )
 
 // Store is safe for concurrent use, also by several processes if it is in PostgreSQL.
-type Store struct{ db *db.DB }
+type Store struct {
+	db    *db.DB
+	turns sync.Mutex // of a file
+}
 
 // Open opens a schema of the PostgreSQL database that dsn names, or without a dsn the SQLite file at path.
 func Open(ctx context.Context, path, dsn string) (*Store, error) {
@@ -34,7 +38,7 @@ func Open(ctx context.Context, path, dsn string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{d}, nil
+	return &Store{db: d}, nil
 }
 
 // Clock returns the clock that all replicas share. It is nil for a file, which has one process.

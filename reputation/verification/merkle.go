@@ -36,7 +36,8 @@ func (t Trace) RFC6962Root() string {
 	var tree translog.Tree
 	previous := ChainSeed
 	for _, turn := range t.Turns {
-		tree, previous = tree.With(turn.text(previous)), turn.Hash
+		tree, _ = tree.With(turn.text(previous))
+		previous = turn.Hash
 	}
 	root := tree.Head().Root
 	return hex.EncodeToString(root[:])

@@ -3,6 +3,7 @@ package vectors_test
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -115,8 +116,8 @@ func (c *court) end(outcome string) *court {
 }
 
 func (c *court) finalise() *court {
-	for _, id := range c.book.Closing(c.now) {
-		c.enter(c.book.Finalise(id, c.now))
+	for _, one := range c.book.Closing(c.now, math.MaxInt) {
+		c.enter(c.book.Finalise(one.ID, c.now))
 	}
 	return c
 }
@@ -276,8 +277,8 @@ func disputeLogs() (out []disputeVector) {
 	fell("an arbiter's about the same receipts, and about others", []int{0, 0, 0}, accuse(workerB, workerA1, "general", 1),
 		accuse(workerC, workerA1, "general", 1), accuse(workerC, workerA1, "general", 2))
 	c = newCourt().opened(accuse(workerB, workerA1, "general", 1))
-	c.enter(c.book.Review(c.book.Unresolved()[0], c.now)).state("somebody looks at it").wait(72 * time.Hour)
-	add(c.enter(c.book.Expire(c.book.Unresolved()[0], c.now)).state("nobody has decided in time"))
+	c.enter(c.book.Review(c.log[0].Opened.DisputeID, c.now)).state("somebody looks at it").wait(72 * time.Hour)
+	add(c.enter(c.book.Expire(c.log[0].Opened.DisputeID, c.now)).state("nobody has decided in time"))
 	add(appeals())
 
 	c = newCourt().opened(timing(1)).wait(365 * 24 * time.Hour)
@@ -294,7 +295,7 @@ func disputeLogs() (out []disputeVector) {
 	c.wait(24 * time.Hour).finalise().state("the window closes: what was resolved counts").wait(time.Hour).end(wins).
 		state("what is resolved afterwards counts at once")
 	add(c.wait(30 * 24 * time.Hour).opened(accuse(workerC, workerA2, "timing", 1)).state(
-		"what is over for 30 days is forgotten, but for who has won"))
+		"nothing is forgotten"))
 
 	c = newCourt()
 	for i, agent := range []string{workerA1, workerA2, away} {

@@ -183,8 +183,8 @@ func (w *world) file(challenger *agent, s *signal, kind string) (id string, e *d
 
 // finalise closes windows.
 func (w *world) finalise() {
-	for _, id := range w.book.Closing(w.clock()) {
-		w.enter(must(w.book.Finalise(id, w.clock())))
+	for _, one := range w.book.Closing(w.clock(), math.MaxInt) {
+		w.enter(must(w.book.Finalise(one.ID, w.clock())))
 	}
 }
 

@@ -169,6 +169,9 @@ func (p *process) openService(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := p.service.Check(ctx); err != nil {
+		return fmt.Errorf("the store of %s: %w", c.Path, err)
+	}
 	p.owners = &owners{audience: c.Audience, skew: time.Duration(c.Trust.ClockSkew), believe: p.service.Believe,
 		log: p.Log}
 	return nil

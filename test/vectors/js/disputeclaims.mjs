@@ -8,7 +8,7 @@ export const resolution = {
 export const decision = { dispute_id: 's', document: 's', outcome: 's', reason: 's', 'malicious?': 'b' };
 
 const OUTCOMES = ['challenger_wins', 'target_wins', 'inconclusive'];
-const isAgent = (v) => /^([A-Za-z0-9_-]{43}:[\s\S]{1,256}|did:key:z6Mk[1-9A-HJ-NP-Za-km-z]{44})$/u.test(v);
+const isAgent = (v) => /^([A-Za-z0-9_-]{43}:[^\x00]{1,256}|did:key:z6Mk[1-9A-HJ-NP-Za-km-z]{44})$/u.test(v);
 
 /** Whether a dispute ends so. */
 function soundEnd({ dispute_id: id, document, outcome, reason, malicious, inputs = [] }) {

@@ -11,7 +11,7 @@ const TYPES = ['timing', 'knowledge', 'consistency', 'general'];
 // --- documents
 
 const isID = (v) => typeof v === 'string' && /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/.test(v);
-const isAgent = (v) => typeof v === 'string' && (/^[A-Za-z0-9_-]{43}:[\s\S]{1,256}$/u.test(v) || keyOf(v) !== undefined);
+const isAgent = (v) => typeof v === 'string' && (/^[A-Za-z0-9_-]{43}:[^\x00]{1,256}$/u.test(v) || keyOf(v) !== undefined);
 const isText = (longest) => (v) => typeof v === 'string' && v !== '' && [...v].length <= longest;
 const isTime = (v) => Number.isSafeInteger(v) && v >= 1;
 const isHashText = (v) => typeof v === 'string' && isHash(v);
@@ -125,7 +125,7 @@ export class Book {
     if (final?.dispute_id) this.ended(final.dispute_id, at);
     if (final?.signal_id) {
       const s = this.signals.get(final.signal_id);
-      Object.assign(s, { final: true, over: at });
+      s.final = true;
       this.of(s.agent_id).open--;
       this.note(s, at);
       for (const id of s.resolved) this.end(id, at);
@@ -150,7 +150,6 @@ export class Book {
       this.of(violation.agent_id).violations.push({ at, rule: violation.rule, document: violation.document });
       this.account(violation.agent_id, { at, violation: { rule: violation.rule } });
     }
-    this.forget();
   }
 
   /** A dispute has ended, and counts once its signal is final. */
@@ -166,12 +165,12 @@ export class Book {
     const early = (of, ...names) => names.forEach((name) => of[name] !== undefined && (of[name] = Math.min(of[name], to)));
     for (const s of this.signals.values()) {
       s.closes -= late(s.at);
-      early(s, 'at', 'over');
+      early(s, 'at');
     }
     for (const d of this.disputes.values()) {
       d.deadline -= late(d.since ?? d.at);
       if (d.until) d.until -= late(d.resolvedAt);
-      early(d, 'at', 'since', 'resolvedAt', 'over');
+      early(d, 'at', 'since', 'resolvedAt');
     }
     for (const a of this.agents.values()) {
       a.from -= late(a.acted);
@@ -193,7 +192,7 @@ export class Book {
     const pair = pairOf(challenger, target);
     const bonus = outcome !== 'inconclusive' && !sameOwner(challenger, target) && !this.pairs.has(pair);
     if (bonus) this.pairs.add(pair);
-    Object.assign(d, { effective: true, over: at });
+    d.effective = true;
     const others = ownerOf(challenger) !== ownerOf(target);
     if (outcome === 'target_wins') {
       this.spend(challenger, d.registered, { at, days: STAKE });
@@ -220,17 +219,6 @@ export class Book {
       const citation = `${owner ?? ''} ${agent}`;
       if (!sameOwner(s.agent_id, agent) && !this.cites.has(citation)) this.account(agent, { at, cited: { by: s.agent_id, signal_id: s.signal_id } });
       this.cites.add(citation);
-    }
-  }
-
-  /** What is over for 30 days is forgotten. */
-  forget() {
-    const old = ({ over }) => over !== undefined && over <= this.last - 30 * DAY;
-    for (const [id, s] of this.signals) if (old(s)) this.signals.delete(id);
-    for (const [id, d] of this.disputes) {
-      if (!old(d)) continue;
-      this.disputes.delete(id);
-      if (this.substances.get(d.substance) === id) this.substances.delete(d.substance);
     }
   }
 
