@@ -30,8 +30,8 @@ type Credential struct {
 	// it is the user if the password is short or is x-oauth-basic or api_token, and the password otherwise.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret, at least 8 bytes; a final line end does not count. Reread after a 401. For `aws` it is a
-	// shared credentials file with one profile, also reread after a 400 or 403. Set exactly one of `file`, `vault`, `oauth`
-	// and `google`.
+	// shared credentials file with one profile, also reread after a 400 or 403. Set exactly one of `file`, `vault`,
+	// `oauth` and `google`.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from custody's Vault, with the login for the role api_credential. The secret is reread after
 	// a 401, and shortly before its lease ends (each minute if it has none).
