@@ -31,7 +31,7 @@ func (t *posting) admit(ctx context.Context) error {
 
 // resolve gets the credential. A post that cannot have it costs its event nothing.
 func (t *posting) resolve(ctx context.Context) (err error) {
-	t.credential, err = t.action.Credential.Resolve(ctx)
+	t.credential, err = t.action.Credential.Resolve(ctx, t.r.Header)
 	return err
 }
 

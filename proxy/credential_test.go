@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +17,10 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/actionproof/mediator/botauth"
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/proxy/credential"
@@ -135,7 +139,9 @@ func TestSignedCalls(t *testing.T) {
 	p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
 		w.WriteHeader(http.StatusForbidden)
-	}, func(o *PipelineOptions, actions []rules.Action) { actions[0].Credential, o.Log = key, zap.New(core) })
+	}, func(o *PipelineOptions, actions []rules.Action) {
+		actions[0].Credential, actions[3].Credential, o.Log = key, key, zap.New(core)
+	})
 	p.roles.bound = `{"id":"AKID","kind":"aws s3","version":""}`
 	for i, method := range []string{"POST", "PUT"} {
 		path := []string{"/posts", "/inference"}[i]
@@ -151,6 +157,13 @@ func TestSignedCalls(t *testing.T) {
 	if n := logged.Len(); n != 0 {
 		t.Errorf("%d warnings about equal clocks", n)
 	}
+	for i, method := range []string{"POST", "PUT"} { // a body that cannot be signed spends no event
+		path, before := []string{"/raw", "/inference"}[i], len(p.record.keys)
+		p.wantRefused("request_malformed", method, path, "1;chunk-signature=", "Content-Encoding", "gzip, AWS-chunked")
+		if len(p.record.keys) != before {
+			t.Errorf("%s: keys were consumed", method)
+		}
+	}
 	ahead = 5 * time.Minute
 	p.send("POST", "/posts", `{"a":1}`)
 	for _, line := range logged.FilterMessageSnippet("clock").All() {
@@ -159,6 +172,35 @@ func TestSignedCalls(t *testing.T) {
 		}
 	}
 	t.Errorf("the log does not say that the clocks differ: %v", logged.All())
+}
+
+// TestSignatureCoversTheCredential signs a post with the query that it is sent with.
+func TestSignatureCoversTheCredential(t *testing.T) {
+	form, err := credential.Query("key")
+	must(t, err)
+	secret, err := credential.New(fixed(secretToken), form)
+	must(t, err)
+	key, err := custody.NewMemory("web-bot-auth-key")
+	must(t, err)
+	sign, err := botauth.New(key, botauth.Current, botauth.Options{Directory: "https://agents.example.com",
+		Lifetime: time.Minute, Now: time.Now})
+	must(t, err)
+	p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) {
+		actions[0].Credential, actions[0].Sign = secret, sign
+	})
+	p.roles.bound = `{"id":"","kind":"query key","version":""}`
+	p.send("POST", "/posts", "{}")
+	version, err := key.Current(t.Context())
+	must(t, err)
+	public := ed25519.PublicKey(version.Public())
+	r := p.sent[0]
+	_, err = httpsig.Verify(&httpsig.Message{Method: r.Method, Header: r.Header,
+		Target: &url.URL{Scheme: "https", Host: r.Host, Path: r.URL.Path, RawQuery: r.URL.RawQuery}},
+		httpsig.Expected{Components: []string{"@method", "@authority", "@path", "@query", "content-digest"}, Now: time.Now(),
+			Keys: httpsig.Keys{httpsig.KeyID(public): public}, Tag: "web-bot-auth", MaxAge: 2 * time.Minute, Skew: time.Minute})
+	if err != nil || r.URL.RawQuery != "key="+secretToken {
+		t.Errorf("sent with ?%s: %v", r.URL.RawQuery, err)
+	}
 }
 
 type awsKey struct{}

@@ -44,7 +44,7 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	if c.learns() {
 		secret = nil
 	}
-	credential, err := secret.Resolve(ctx)
+	credential, err := secret.Resolve(ctx, c.r.Header)
 	if err != nil {
 		return err
 	}
@@ -61,13 +61,13 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	if out, err = c.conversation.sent(out); err != nil {
 		return err
 	}
-	if err := e.Sign.Sign(ctx, out); err != nil {
-		return err
-	}
 	if secret != nil || unnamed {
 		if err := credential.Apply(out, c.text()); err != nil {
 			return err
 		}
+	}
+	if err := e.Sign.Sign(ctx, out); err != nil { // after the credential, which may be in the query
+		return err
 	}
 	// An upstream may answer before the request's body ends. Without full duplex, net/http would close that body at the
 	// answer's first byte, and the transport would think the request broken. HTTP/2 does not need it.

@@ -40,10 +40,10 @@ func (t *posting) forward(ctx context.Context) error {
 	t.permit.Post = true
 	out, err := t.conversation.sent(out)
 	if err == nil {
-		err = t.action.Sign.Sign(ctx, out, "content-digest")
-	}
-	if err == nil {
 		err = t.credential.Apply(out, t.content.Text)
+	}
+	if err == nil { // after the credential, which may be in the query
+		err = t.action.Sign.Sign(ctx, out, "content-digest")
 	}
 	if err != nil {
 		t.unanswered(err)
@@ -127,7 +127,7 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential cre
 			zap.String("post", c.record.ID), zap.String("rule", c.record.Rule), zap.Duration("ahead", skew))
 	}
 	carrier := resp.Body
-	if err := credential.Answered(resp); err != nil {
+	if err := credential.Answered(out, resp); err != nil {
 		return err
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {

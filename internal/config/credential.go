@@ -28,8 +28,8 @@ type Credential struct {
 	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto: the user if
 	// the password is short, x-oauth-basic or api_token, else the password.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
-	// File holds the secret of at least 8 bytes, for `aws` a shared credentials file with one profile. Reread after a 401.
-	// Set one of `file`, `vault`, `oauth`, `google`.
+	// File holds the secret of at least 8 bytes, for `aws` a shared credentials file with one profile. Reread after a
+	// 401, for `aws` also after a 400 or 403. Set one of `file`, `vault`, `oauth`, `google`.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from custody's Vault as role api_credential: again after a 401, and before its lease ends
 	// (each minute if it has none).

@@ -73,13 +73,32 @@ func (aws) IsSigned(name string) bool {
 	return name == "host" || name == "content-type" || strings.HasPrefix(name, "x-amz-")
 }
 
-// Apply signs r with the hash of the whole body. A body that the agent's SDK has cut into signed chunks cannot be signed
-// again.
-func (a aws) Apply(r *http.Request, v Value, body []byte) error {
-	if strings.Contains(strings.Join(r.Header["Content-Encoding"], ","), "aws-chunked") {
+// check refuses a body that the agent's SDK has cut into signed chunks: it cannot be signed again.
+func (aws) check(h http.Header) error {
+	if strings.Contains(strings.ToLower(strings.Join(h["Content-Encoding"], ",")), "aws-chunked") {
 		return refusal.New("request_malformed", "the body is in chunks (Content-Encoding: aws-chunked), which cannot be signed "+
 			"again: set AWS_REQUEST_CHECKSUM_CALCULATION=when_required for the agent")
 	}
+	return nil
+}
+
+// findSent returns the search for v and the signature of a sent request, by which the request could be sent again.
+func (aws) findSent(sent *http.Request, v Value) (*echo.Secret, error) {
+	_, signature, _ := strings.Cut(sent.Header.Get("Authorization"), "Signature=")
+	secrets := []string{v.Secret, signature}
+	if v.Session != "" {
+		secrets = append(secrets, v.Session)
+	}
+	return echo.All(secrets...)
+}
+
+// refused reports whether an answer may say that a key is not valid (any more). AWS has no status for that alone.
+func (aws) refused(v Value, status int) bool {
+	return v.End.IsZero() && (status == http.StatusBadRequest || status == http.StatusForbidden)
+}
+
+// Apply signs r with the hash of the whole body.
+func (a aws) Apply(r *http.Request, v Value, body []byte) error {
 	sum := sha256.Sum256(body)
 	out, u := *r, *r.URL
 	out.URL = &u // S3 compares the path in one spelling only

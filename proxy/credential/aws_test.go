@@ -186,12 +186,43 @@ func TestAWSPut(t *testing.T) {
 			t.Errorf("the server says %s", said)
 		}
 	})
-	t.Run("chunks", func(t *testing.T) {
-		r, err := http.NewRequest("PUT", server.URL+"/bucket/key", nil)
+	t.Run("an answer with the signature", func(t *testing.T) {
+		r, err := http.NewRequest("GET", server.URL+"/bucket/key", nil)
 		check.Must(t, err)
-		r.Header.Set("Content-Encoding", "aws-chunked")
-		check.WantCode(t, u.Apply(r, nil), "request_malformed")
+		check.Must(t, u.Apply(r, nil))
+		_, signature, _ := strings.Cut(r.Header.Get("Authorization"), "Signature=")
+		for _, secret := range []string{signature, v.Secret, v.Session} {
+			resp := &http.Response{StatusCode: 403, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(
+				"<SignatureProvided>" + secret + "</SignatureProvided>"))}
+			check.Must(t, u.Answered(r, resp))
+			_, err := io.ReadAll(resp.Body)
+			check.WantCode(t, err, "answer_withheld")
+		}
 	})
+}
+
+// TestAWSFileIsReread replaces a temporary key that AWS refuses, which it says by 403 or 400.
+func TestAWSFileIsReread(t *testing.T) {
+	path := secretFile(t, "[a]\naws_access_key_id = OLD\naws_secret_access_key = the-old-secret")
+	source, err := credential.File(path, credential.ParseAWSFile)
+	check.Must(t, err)
+	c, err := credential.New(source, awsForm(t, "s3", time.Now(), "eu-central-1"))
+	check.Must(t, err)
+	check.Must(t, os.WriteFile(path, []byte("[a]\naws_access_key_id = NEW\naws_secret_access_key = the-new-secret"), 0o600))
+	for _, tt := range []struct {
+		status int
+		want   string
+	}{{200, "OLD"}, {404, "OLD"}, {403, "OLD"}, {200, "NEW"}} {
+		u, err := c.Resolve(t.Context(), nil)
+		check.Must(t, err)
+		r, err := http.NewRequest("GET", "https://a.example/", nil)
+		check.Must(t, err)
+		check.Must(t, u.Apply(r, nil))
+		if got := r.Header.Get("Authorization"); !strings.Contains(got, "Credential="+tt.want+"/") {
+			t.Errorf("before a %d: %s", tt.status, got)
+		}
+		check.Must(t, u.Answered(r, &http.Response{StatusCode: tt.status, Header: http.Header{}, Body: http.NoBody}))
+	}
 }
 
 func TestAWSFile(t *testing.T) {

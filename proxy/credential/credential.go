@@ -57,7 +57,8 @@ type Form interface {
 	Bound(v Value) string
 	// Takes reports whether the form replaces this header of the agent. name is canonical.
 	Takes(name string) bool
-	// Apply puts v into r, in place of the agent's own value. Nothing changes r afterwards. body is the whole body.
+	// Apply puts v into r, in place of what the agent has there. Afterwards r only gets the fields of a signature
+	// (package botauth). body is the whole body.
 	Apply(r *http.Request, v Value, body []byte) error
 }
 
@@ -97,10 +98,15 @@ type Use struct {
 	find  *echo.Secret
 }
 
-// Resolve gets the credential for one call.
-func (c *Credential) Resolve(ctx context.Context) (Use, error) {
+// Resolve gets the credential for one call with these headers of the agent.
+func (c *Credential) Resolve(ctx context.Context, of http.Header) (Use, error) {
 	if c == nil {
 		return Use{}, nil
+	}
+	if a, signs := c.form.(aws); signs {
+		if err := a.check(of); err != nil {
+			return Use{}, err
+		}
 	}
 	u, err := c.resolve(ctx)
 	if err != nil {
@@ -143,7 +149,7 @@ func (c *Credential) Stats() Stats {
 }
 
 // Apply replaces the agent's own credentials in r by this one. It also removes headers that could hide the credential in
-// the answer. Nothing may change r afterwards.
+// the answer. Only a signature (package botauth) may follow.
 func (u Use) Apply(r *http.Request, body []byte) error {
 	forward.DropCredentials(r.Header)
 	if u.Credential == nil {
@@ -178,17 +184,25 @@ func public(kind string, v Value) string {
 	return string(text)
 }
 
-// Answered protects the answer to an injected credential: it removes cookies, which would be a credential in the
-// agent's hands, and withholds the credential itself ([echo.Secret.Guard]). After a 401 the secret is read again.
-func (u Use) Answered(resp *http.Response) error {
+// Answered protects the answer to a sent request with an injected credential: it removes cookies, which would be a
+// credential in the agent's hands, and withholds the credential itself ([echo.Secret.Guard]). After a 401 the secret is
+// read again.
+func (u Use) Answered(sent *http.Request, resp *http.Response) (err error) {
 	if u.Credential == nil {
 		return nil
 	}
 	resp.Header.Del("Set-Cookie")
-	if resp.StatusCode == http.StatusUnauthorized {
+	refused, find := resp.StatusCode == http.StatusUnauthorized, u.find
+	if a, signs := u.form.(aws); signs {
+		refused = refused || a.refused(u.value, resp.StatusCode)
+		if find, err = a.findSent(sent, u.value); err != nil {
+			return err
+		}
+	}
+	if refused {
 		u.source.Refused(u.value)
 	}
-	return u.find.Guard(resp)
+	return find.Guard(resp)
 }
 
 // leastSkew is the least difference of two clocks that is worth mentioning. Signatures bear five minutes, tokens one.

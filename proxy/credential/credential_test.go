@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func use(t *testing.T, form credential.Form, err error, v credential.Value) cred
 	check.Must(t, err)
 	c, err := credential.New(fixed(v), form)
 	check.Must(t, err)
-	u, err := c.Resolve(t.Context())
+	u, err := c.Resolve(t.Context(), nil)
 	check.Must(t, err)
 	return u
 }
@@ -83,11 +84,27 @@ func TestForms(t *testing.T) {
 			}
 			for _, part := range []string{tt.value.Secret[len(tt.value.Secret)/2:], tt.value.Secret} {
 				resp := &http.Response{Header: http.Header{"X-Said": {part}}, Body: http.NoBody}
-				if err := u.Answered(resp); (err == nil) == (part == tt.value.Secret) {
+				if err := u.Answered(r, resp); (err == nil) == (part == tt.value.Secret) {
 					t.Errorf("an answer with %q: %v", part, err)
 				}
 			}
 		})
+	}
+}
+
+// TestQueryKeepsTheRest sends what the proof binds, but for the parameter of the credential.
+func TestQueryKeepsTheRest(t *testing.T) {
+	form, err := credential.Query("key")
+	u := use(t, form, err, credential.Value{Secret: secretToken})
+	for query, want := range map[string]string{
+		"": "", "a=1;b=2": "a=1;b=2&", "a=1;key=2;b=3&c": "a=1;b=3&c&", "key=1;b=2": "b=2&", "key": "", "a&&b": "a&&b&",
+		"a;key=1": "a&", "b;k%65y=1&Key=2&c": "b;c&",
+	} {
+		r := &http.Request{URL: &url.URL{RawQuery: query}, Header: http.Header{}}
+		check.Must(t, u.Apply(r, nil))
+		if want += "key=" + secretToken; r.URL.RawQuery != want {
+			t.Errorf("of %q, %q is sent and not %q", query, r.URL.RawQuery, want)
+		}
 	}
 }
 
@@ -129,7 +146,7 @@ func TestFormsRefuse(t *testing.T) {
 	} {
 		c, err := credential.New(fixed{Secret: tt.secret}, tt.form)
 		check.Must(t, err)
-		_, err = c.Resolve(t.Context())
+		_, err = c.Resolve(t.Context(), nil)
 		check.WantCode(t, err, "custody_unavailable")
 		if c.Stats().Failures != 1 || strings.Contains(err.Error(), tt.secret) {
 			t.Errorf("%T of %q: %+v, %v", tt.form, tt.secret, c.Stats(), err)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/actionproof/mediator/internal/wire"
@@ -28,16 +27,32 @@ func (q query) Bound(v Value) string { return public("query "+string(q), v) }
 
 func (query) Takes(string) bool { return false }
 
-// Apply removes the agent's parameter of that name, in every spelling that some server accepts.
+// Apply removes the agent's parameters of that name, in every spelling that some server accepts. It leaves the rest as
+// the proof binds it: servers differ on whether a semicolon separates parameters.
 func (q query) Apply(r *http.Request, v Value, _ []byte) error {
 	own := wire.FoldParameter(string(q))
-	params := strings.FieldsFunc(r.URL.RawQuery, func(c rune) bool { return c == '&' || c == ';' })
-	params = slices.DeleteFunc(params, func(param string) bool {
-		for name := range wire.Parameters(param) {
-			return wire.FoldParameter(name) == own
+	var kept strings.Builder
+	for rest, separator := r.URL.RawQuery, ""; rest != ""; {
+		param, after := rest, ""
+		if i := strings.IndexAny(rest, "&;"); i >= 0 {
+			param, after = rest[:i], rest[i:i+1]
 		}
-		return false
-	})
-	r.URL.RawQuery = strings.Join(append(params, string(q)+"="+url.QueryEscape(v.Secret)), "&")
+		rest = rest[len(param)+len(after):]
+		if !q.isOwn(param, own) {
+			kept.WriteString(separator + param)
+			separator = after
+		}
+	}
+	if kept.Len() > 0 {
+		kept.WriteByte('&')
+	}
+	r.URL.RawQuery = kept.String() + string(q) + "=" + url.QueryEscape(v.Secret)
 	return nil
+}
+
+func (query) isOwn(param, own string) bool {
+	for name := range wire.Parameters(param) {
+		return wire.FoldParameter(name) == own
+	}
+	return false
 }

@@ -92,8 +92,8 @@ func (s *tokens) call(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestTokens gets access tokens and signs for AWS in the confined sidecar. A reload keeps the tokens, a restart uses the
-// stored refresh token, and a post without its token leaves its event.
+// TestTokens gets access tokens and signs for AWS in the confined sidecar. A reload keeps the tokens, a restart uses
+// the stored refresh token, and a post without its token leaves its event.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	server := &tokens{granted: make(map[string]int), refresh: "first-refresh-token"}
