@@ -11,14 +11,14 @@ import (
 var _ ledger.Exports = (*Ledger)(nil)
 
 const (
-	selectUnexported = `SELECT record, artifacts FROM unexported JOIN posts USING (id)
+	selectUnexported = `SELECT id, record, coalesce(artifacts, '') FROM unexported JOIN posts USING (id)
 WHERE unexported.instance = $1 ORDER BY unexported.seq LIMIT $2`
 	adoptUnexported = `UPDATE unexported SET instance = $1 FROM posts
 WHERE posts.id = unexported.id AND unexported.instance <> $1 AND posts.started < $2`
 )
 
 // Unexported implements [ledger.Exports].
-func (l *Ledger) Unexported(ctx context.Context, limit int) ([]ledger.Record, error) {
+func (l *Ledger) Unexported(ctx context.Context, limit int) ([]ledger.Export, error) {
 	return l.Reader.Unexported(ctx, selectUnexported, l.name, limit)
 }
 
