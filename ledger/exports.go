@@ -1,6 +1,9 @@
 package ledger
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+)
 
 // Exports lists the calls whose records were not exported yet. A ledger that exports adds each call in the transaction
 // that stores its end, so that a crash neither loses nor repeats one. Processes that share a ledger each list the calls
@@ -8,10 +11,30 @@ import "context"
 type Exports interface {
 	// Unexported returns records in the order in which they ended: at most limit, and after the first one only as long
 	// as their texts have at most MaxExport bytes together.
-	Unexported(ctx context.Context, limit int) ([]Record, error)
+	Unexported(ctx context.Context, limit int) ([]Export, error)
 	// Exported ends the listing of these records. It skips unknown ids.
 	Exported(ctx context.Context, ids ...string) error
 }
 
 // MaxExport bounds the texts of the records that [Exports] returns at once, in bytes.
 const MaxExport = 4 << 20
+
+// Export is a record as the ledger stores it. An exporter copies the evidence, most of its text, without reading it.
+type Export struct {
+	ID        string
+	Record    string // the [Record] without its artifacts, a JSON object
+	Artifacts string // a JSON list; empty if there are none
+}
+
+// Bare reads the record without its artifacts.
+func (e Export) Bare() (r Record, err error) { return r, json.Unmarshal([]byte(e.Record), &r) }
+
+// AppendJSON appends the whole record.
+func (e Export) AppendJSON(to []byte) []byte {
+	if e.Artifacts == "" {
+		return append(to, e.Record...)
+	}
+	to = append(to, e.Record[:len(e.Record)-1]...) // without the brace
+	to = append(append(to, `,"artifacts":`...), e.Artifacts...)
+	return append(to, '}')
+}

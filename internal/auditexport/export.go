@@ -11,6 +11,7 @@ package auditexport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -32,9 +33,19 @@ const (
 
 // A Destination takes records.
 type Destination interface {
-	// Write returns nil once the records are safe there.
-	Write(ctx context.Context, records []ledger.Record) error
+	// Write returns nil once the records are safe there, or a [RefusedError].
+	Write(ctx context.Context, records []ledger.Export) error
 	Close() error
+}
+
+// RefusedError is the error of a destination that refuses some records for good. The others of the batch are safe.
+type RefusedError struct {
+	Records int
+	Why     error // of one of them
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%d records are refused and not sent again: %v", e.Records, e.Why)
 }
 
 // Exporter exports the records of one ledger.
@@ -42,19 +53,24 @@ type Exporter struct {
 	log      *zap.Logger
 	woken    chan struct{} // a call has ended
 	exported prometheus.Counter
+	refused  prometheus.Counter
 	failures prometheus.Counter
 	oldest   prometheus.Gauge
+	to       Destination   // only Run uses it
+	replaced chan struct{} // there is a next one
 
-	mu sync.Mutex // guards to, also while it writes
-	to Destination
+	mu   sync.Mutex  // guards next
+	next Destination // that Run takes over; nil if it has
 }
 
 // New makes an exporter and registers its metrics.
 func New(log *zap.Logger, r prometheus.Registerer) *Exporter {
 	with := promauto.With(r)
-	return &Exporter{log: log, woken: make(chan struct{}, 1),
+	return &Exporter{log: log, woken: make(chan struct{}, 1), replaced: make(chan struct{}, 1),
 		exported: with.NewCounter(prometheus.CounterOpts{Name: "mediator_audit_exported_total",
 			Help: "Records that the audit export has delivered."}),
+		refused: with.NewCounter(prometheus.CounterOpts{Name: "mediator_audit_export_refused_total",
+			Help: "Records that the collector refuses, and that the audit export has therefore left out."}),
 		failures: with.NewCounter(prometheus.CounterOpts{Name: "mediator_audit_export_failures_total",
 			Help: "Attempts of the audit export that failed; it tries again."}),
 		oldest: with.NewGauge(prometheus.GaugeOpts{Name: "mediator_audit_export_oldest_seconds",
@@ -63,21 +79,22 @@ func New(log *zap.Logger, r prometheus.Registerer) *Exporter {
 }
 
 // Wake says that a call has ended. It does not wait.
-func (e *Exporter) Wake() {
+func (e *Exporter) Wake() { signal(e.woken) }
+
+func signal(to chan<- struct{}) {
 	select {
-	case e.woken <- struct{}{}:
+	case to <- struct{}{}:
 	default: // a signal is pending
 	}
 }
 
-// Use makes the exporter write to another destination, and closes the one before. It comes before Run.
+// Use makes the exporter write to another destination from the next batch on, and close the one before. It comes before
+// Run, and does not wait.
 func (e *Exporter) Use(d Destination) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.to != nil {
-		e.note(e.to.Close())
-	}
-	e.to = d
+	e.next = d
+	signal(e.replaced)
 }
 
 // Run exports the records that from lists until ctx ends. Then it closes the destination.
@@ -108,6 +125,8 @@ func (e *Exporter) Run(ctx context.Context, from ledger.Exports) {
 		}
 		select {
 		case <-time.After(pause):
+		case <-e.replaced:
+			pause = 0
 		case <-ctx.Done():
 			return
 		}
@@ -123,8 +142,19 @@ func (e *Exporter) export(ctx context.Context, from ledger.Exports) (int, error)
 		}
 		return 0, err
 	}
-	e.oldest.Set(float64(records[0].Finished.Unix()))
-	if err := e.write(ctx, records); err != nil {
+	oldest, err := records[0].Bare()
+	if err != nil {
+		return 0, err
+	}
+	e.oldest.Set(float64(oldest.Finished.Unix()))
+	e.takeOver()
+	err = e.to.Write(ctx, records)
+	exported := len(records)
+	if refused := new(RefusedError); errors.As(err, &refused) {
+		exported -= refused.Records
+		e.refused.Add(float64(refused.Records))
+		e.log.Error("the audit export leaves out records", zap.Error(err))
+	} else if err != nil {
 		return 0, err
 	}
 	ids := make([]string, len(records))
@@ -134,14 +164,21 @@ func (e *Exporter) export(ctx context.Context, from ledger.Exports) (int, error)
 	if err := from.Exported(ctx, ids...); err != nil {
 		return 0, err
 	}
-	e.exported.Add(float64(len(records)))
+	e.exported.Add(float64(exported))
 	return len(records), nil
 }
 
-func (e *Exporter) write(ctx context.Context, records []ledger.Record) error {
+// takeOver closes the destination if there is a next one.
+func (e *Exporter) takeOver() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.to.Write(ctx, records)
+	if e.next == nil {
+		return
+	}
+	if e.to != nil {
+		e.note(e.to.Close())
+	}
+	e.to, e.next = e.next, nil
 }
 
 // note logs and counts a failure.
@@ -154,7 +191,6 @@ func (e *Exporter) note(err error) {
 }
 
 func (e *Exporter) close() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.takeOver()
 	e.note(e.to.Close())
 }

@@ -42,7 +42,7 @@ func (d *File) Close() error {
 }
 
 // Write appends the records that the file lacks, and syncs it.
-func (d *File) Write(_ context.Context, records []ledger.Record) error {
+func (d *File) Write(_ context.Context, records []ledger.Export) error {
 	err := d.open()
 	if err == nil {
 		err = d.append(records)
@@ -135,17 +135,21 @@ func (d *File) recallOf(f *os.File) error {
 	return err
 }
 
-func (d *File) append(records []ledger.Record) error {
-	var lines []byte
+func (d *File) append(records []ledger.Export) error {
+	size := 0
+	for _, r := range records {
+		size += len(r.Record) + len(r.Artifacts) + 1<<10 // what a format adds
+	}
+	lines := make([]byte, 0, size)
 	for _, r := range records {
 		if d.wrote[r.ID] {
 			continue
 		}
-		line, err := d.format(r)
-		if err != nil {
+		var err error
+		if lines, err = d.format(lines, r); err != nil {
 			return fmt.Errorf("record %s: %w", r.ID, err)
 		}
-		lines = append(append(lines, line...), '\n')
+		lines = append(lines, '\n')
 	}
 	if _, err := d.f.Write(lines); err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 // victimVariable makes the test binary record and export calls in this folder until it is killed.
@@ -74,7 +75,7 @@ func exporting(dir string) (*auditexport.Exporter, *sqlite.Ledger) {
 type killing struct{ *auditexport.File }
 
 // Write writes the records.
-func (k killing) Write(ctx context.Context, records []ledger.Record) error {
+func (k killing) Write(ctx context.Context, records []ledger.Export) error {
 	err := k.File.Write(ctx, records)
 	if err == nil && os.Getenv(victimVariable) != "" && rand.N(3) == 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -153,7 +154,7 @@ type drained struct {
 }
 
 // Unexported returns records.
-func (d drained) Unexported(ctx context.Context, limit int) ([]ledger.Record, error) {
+func (d drained) Unexported(ctx context.Context, limit int) ([]ledger.Export, error) {
 	records, err := d.Exports.Unexported(ctx, limit)
 	if err == nil && len(records) == 0 {
 		d.all()
@@ -179,9 +180,9 @@ func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "audit.jsonl")
 	write := func(f *auditexport.File, names ...string) error {
-		var all []ledger.Record
+		var all []ledger.Export
 		for _, id := range names {
-			all = append(all, refused(id))
+			all = append(all, ledgertest.ExportOf(t, refused(id)))
 		}
 		return f.Write(t.Context(), all)
 	}
@@ -205,3 +206,37 @@ func TestFile(t *testing.T) {
 		t.Error("a folder that is not there takes records")
 	}
 }
+
+// TestReplaced replaces a destination that fails or hangs: neither delays Use, and the records go to the next one at
+// once.
+func TestReplaced(t *testing.T) {
+	e := auditexport.New(zap.NewNop(), prometheus.NewRegistry())
+	hanging := hanging{began: make(chan struct{}), end: make(chan struct{})}
+	e.Use(hanging)
+	ctx, cancel := context.WithCancel(t.Context())
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "ledger.db"), sqlite.Options{Now: time.Now, Ended: e.Wake})
+	check.Must(t, err)
+	defer l.Close()
+	check.Must(t, l.Add(ctx, refused("post_1")))
+	done := make(chan struct{})
+	go func() { defer close(done); e.Run(ctx, drained{l, cancel}) }()
+	<-hanging.began
+	e.Use(auditexport.NewFile(path, auditexport.Formats["json"]))
+	close(hanging.end)
+	<-done
+	check.WantEqual(t, strings.Join(ids(t, path), " "), "post_1")
+}
+
+// hanging is a destination whose Write waits for end, and fails.
+type hanging struct{ began, end chan struct{} }
+
+// Write fails.
+func (h hanging) Write(context.Context, []ledger.Export) error {
+	close(h.began)
+	<-h.end
+	return errors.New("failed")
+}
+
+// Close does nothing.
+func (hanging) Close() error { return nil }

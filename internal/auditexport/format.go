@@ -6,13 +6,13 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// A Format makes one line of a record, without its end.
-type Format func(r ledger.Record) ([]byte, error)
+// A Format appends one line of a record, without its end.
+type Format func(to []byte, e ledger.Export) ([]byte, error)
 
 // Formats are all formats by their names in the configuration.
 var Formats = map[string]Format{
-	"json": func(r ledger.Record) ([]byte, error) { return json.Marshal(r) },
-	"ocsf": func(r ledger.Record) ([]byte, error) { return json.Marshal(ocsfEvent(r)) },
+	"json": func(to []byte, e ledger.Export) ([]byte, error) { return e.AppendJSON(to), nil },
+	"ocsf": ocsfLine,
 }
 
 // idOf returns the record's id in a line of any format, or "".

@@ -1,13 +1,15 @@
 package auditexport
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	logs "go.opentelemetry.io/proto/otlp/logs/v1"
 	resource "go.opentelemetry.io/proto/otlp/resource/v1"
-	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/otlp"
 	"github.com/actionproof/mediator/ledger"
@@ -18,13 +20,10 @@ import (
 type Logs struct {
 	client *otlp.Client
 	format Format
-	log    *zap.Logger
 }
 
-// NewLogs makes the destination. log gets the number of the records that the collector refuses.
-func NewLogs(c otlp.Collector, format Format, log *zap.Logger) *Logs {
-	return &Logs{otlp.NewClient(c), format, log}
-}
+// NewLogs makes the destination.
+func NewLogs(c otlp.Collector, format Format) *Logs { return &Logs{otlp.NewClient(c), format} }
 
 // Close closes the connections.
 func (d *Logs) Close() error {
@@ -32,27 +31,75 @@ func (d *Logs) Close() error {
 	return nil
 }
 
-// Write sends the records in one request.
-func (d *Logs) Write(ctx context.Context, records []ledger.Record) error {
+// Write sends the records, in several requests if the collector refuses them together. If it refuses all, the fault may
+// be in its address or settings, and the records wait. If it takes some, it refuses the others for good: see
+// [RefusedError].
+func (d *Logs) Write(ctx context.Context, records []ledger.Export) error {
+	o, err := d.deliver(ctx, records)
+	switch {
+	case err != nil:
+		return err
+	case !o.taken:
+		return o.why
+	case o.refused > 0:
+		return &RefusedError{o.refused, o.why}
+	}
+	return nil
+}
+
+// outcome is what became of records.
+type outcome struct {
+	taken   bool // the collector took some, or judged each
+	refused int
+	why     error // of the last one refused
+}
+
+// deliver fails if the collector neither takes nor refuses the records.
+func (d *Logs) deliver(ctx context.Context, records []ledger.Export) (outcome, error) {
+	err := d.send(ctx, records)
+	var part *otlp.RejectedError
+	var whole *otlp.StatusError
+	switch {
+	case err == nil:
+		return outcome{taken: true}, nil
+	case errors.As(err, &part):
+		return outcome{true, int(min(part.Items, uint64(len(records)))), err}, nil //nolint:gosec // at most a batch
+	case !errors.As(err, &whole) || (whole.Status != http.StatusBadRequest &&
+		whole.Status != http.StatusRequestEntityTooLarge):
+		return outcome{}, err
+	case len(records) == 1:
+		return outcome{false, 1, fmt.Errorf("record %s: %w", records[0].ID, err)}, nil
+	}
+	half := len(records) / 2
+	first, err := d.deliver(ctx, records[:half])
+	if err != nil {
+		return outcome{}, err
+	}
+	second, err := d.deliver(ctx, records[half:])
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{first.taken || second.taken, first.refused + second.refused, cmp.Or(second.why, first.why)}, nil
+}
+
+func (d *Logs) send(ctx context.Context, records []ledger.Export) error {
 	scope := &logs.ScopeLogs{Scope: &common.InstrumentationScope{Name: "github.com/actionproof/mediator"}}
-	for _, r := range records {
-		line, err := d.format(r)
+	for _, e := range records {
+		r, err := e.Bare()
+		if err != nil {
+			return err
+		}
+		line, err := d.format(nil, e)
 		if err != nil {
 			return err
 		}
 		scope.LogRecords = append(scope.LogRecords, logRecord(r, string(line)))
 	}
 	// LogsData and an ExportLogsServiceRequest have the same form on the wire.
-	err := d.client.Send(ctx, "/v1/logs", &logs.LogsData{ResourceLogs: []*logs.ResourceLogs{{
+	return d.client.Send(ctx, "/v1/logs", &logs.LogsData{ResourceLogs: []*logs.ResourceLogs{{
 		Resource:  &resource.Resource{Attributes: []*common.KeyValue{text("service.name", "mediator-serve")}},
 		ScopeLogs: []*logs.ScopeLogs{scope},
 	}}})
-	var refused *otlp.RejectedError
-	if errors.As(err, &refused) { // must not be sent again
-		d.log.Error("the collector refuses records of the audit export", zap.Error(err))
-		return nil
-	}
-	return err
 }
 
 func logRecord(r ledger.Record, body string) *logs.LogRecord {

@@ -2,6 +2,7 @@ package auditexport
 
 import (
 	"cmp"
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -30,6 +31,20 @@ var (
 		http.MethodPatch: 3, http.MethodDelete: 4}
 )
 
+// ocsfLine appends the event of a record, which has the whole record in unmapped.
+func ocsfLine(to []byte, e ledger.Export) ([]byte, error) {
+	r, err := e.Bare()
+	if err != nil {
+		return nil, err
+	}
+	event, err := json.Marshal(ocsfEvent(r))
+	if err != nil {
+		return nil, err
+	}
+	to = append(append(to, event[:len(event)-1]...), `,"unmapped":`...)
+	return append(e.AppendJSON(to), '}'), nil
+}
+
 // ocsfEvent returns a record as an API Activity if its rule or message names an operation, or else as an HTTP Activity.
 func ocsfEvent(r ledger.Record) object {
 	class, activity := httpActivity, cmp.Or(httpActivities[r.Method], otherActivity)
@@ -46,7 +61,6 @@ func ocsfEvent(r ledger.Record) object {
 		"status_code": r.Code, "status_detail": r.Reason,
 		"action_id": 1, "disposition_id": 1, // allowed
 		"http_request": object{},
-		"unmapped":     r,
 	}
 	if httpActivities[r.Method] > 0 { // the schema knows no other methods
 		event["http_request"].(object)["http_method"] = r.Method

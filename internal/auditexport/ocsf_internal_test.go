@@ -11,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 // schema is the part of OCSF's schema in testdata/ocsf.json: of the two classes and their objects, the attributes that
@@ -61,7 +62,7 @@ func TestOCSF(t *testing.T) {
 		"nothing but a name": {ledger.Record{ID: "post_2", State: ledger.StateRefused}, 4002, 99, "", 2, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			line, err := Formats["ocsf"](test.record)
+			line, err := Formats["ocsf"](nil, ledgertest.ExportOf(t, test.record))
 			check.Must(t, err)
 			check.WantEqual(t, idOf(line), test.record.ID)
 			var event map[string]any

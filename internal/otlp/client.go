@@ -63,8 +63,15 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("the collector refused %d items: %s", e.Items, e.Why)
 }
 
+// StatusError is the error for an answer that is no success.
+type StatusError struct{ Status int }
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("the collector answered with status %d", e.Status)
+}
+
 // Send posts a request to a path, such as /v1/traces. It fails with a [RejectedError] if the collector took only a
-// part. Other errors name neither its address nor any header.
+// part, and with a [StatusError] if it took nothing. Errors name neither its address nor any header.
 func (c *Client) Send(ctx context.Context, path string, m proto.Message) error {
 	body, err := proto.Marshal(m)
 	if err != nil {
@@ -87,7 +94,7 @@ func (c *Client) Send(ctx context.Context, path string, m proto.Message) error {
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case resp.StatusCode/100 != 2:
-		return fmt.Errorf("the collector answered with status %d", resp.StatusCode)
+		return &StatusError{resp.StatusCode}
 	case err != nil:
 		return errors.New("the collector's answer broke off")
 	case len(answer) > maxAnswer:

@@ -11,14 +11,16 @@ import (
 var _ ledger.Exports = (*Ledger)(nil)
 
 const (
-	selectUnexported = `SELECT record, artifacts FROM unexported JOIN posts USING (id)
+	selectUnexported = `SELECT id, record, coalesce(artifacts, '') FROM unexported JOIN posts USING (id)
 WHERE unexported.instance = $1 ORDER BY unexported.seq LIMIT $2`
-	adoptUnexported = `UPDATE unexported SET instance = $1 FROM posts
-WHERE posts.id = unexported.id AND unexported.instance <> $1 AND posts.started < $2`
+	// adoptUnexported leaves alone a process that is only behind: it also has newer calls. It may write the records now.
+	adoptUnexported = `UPDATE unexported SET instance = $1 WHERE instance IN (
+	SELECT unexported.instance FROM unexported JOIN posts USING (id) WHERE unexported.instance <> $1
+	GROUP BY unexported.instance HAVING max(posts.started) < $2)`
 )
 
 // Unexported implements [ledger.Exports].
-func (l *Ledger) Unexported(ctx context.Context, limit int) ([]ledger.Record, error) {
+func (l *Ledger) Unexported(ctx context.Context, limit int) ([]ledger.Export, error) {
 	return l.Reader.Unexported(ctx, selectUnexported, l.name, limit)
 }
 
@@ -32,7 +34,7 @@ func (l *Ledger) Exported(ctx context.Context, ids ...string) error {
 	})
 }
 
-// adopt makes this process export the records of calls that began before, because their process never came back.
+// adopt makes this process export the records of a process all of whose calls began before: it never came back.
 func (l *Ledger) adopt(ctx context.Context, before time.Time) error {
 	if l.o.Ended == nil {
 		return nil

@@ -172,9 +172,13 @@ func TestExportsOfReplicas(t *testing.T) {
 	want(two, "post_2")
 	check.Must(t, two.Prune(t.Context(), ledgertest.Now().Add(23*time.Hour)))
 	want(two, "post_2")
-	check.Must(t, two.Prune(t.Context(), ledgertest.Now().Add(25*time.Hour)))
+	later := post("post_3")
+	later.State, later.Started = ledger.StateRefused, ledgertest.Now().Add(2*time.Hour)
+	check.Must(t, one.Add(t.Context(), later), two.Prune(t.Context(), ledgertest.Now().Add(25*time.Hour)))
+	want(one, "post_1", "post_3") // it is only behind
+	check.Must(t, two.Prune(t.Context(), ledgertest.Now().Add(27*time.Hour)))
 	want(one)
-	want(two, "post_1", "post_2")
+	want(two, "post_1", "post_2", "post_3")
 }
 
 func TestLogOfReplicas(t *testing.T) {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 
 	"github.com/actionproof/mediator/ledger"
 )
@@ -19,17 +20,19 @@ func (l *Ledger) unexported(tx *sql.Tx, id string) error {
 }
 
 // Unexported implements [ledger.Exports].
-func (l *Ledger) Unexported(ctx context.Context, limit int) ([]ledger.Record, error) {
+func (l *Ledger) Unexported(ctx context.Context, limit int) ([]ledger.Export, error) {
 	return l.Reader.Unexported(ctx, selectUnexported, limit)
 }
 
 // Exported implements [ledger.Exports].
 func (l *Ledger) Exported(ctx context.Context, ids ...string) error {
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		for _, id := range ids {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM unexported WHERE id = ?`, id); err != nil {
-				return ledger.Unavailable("note the export", err)
-			}
+		list, err := json.Marshal(ids)
+		if err == nil {
+			_, err = tx.ExecContext(ctx, `DELETE FROM unexported WHERE id IN (SELECT value FROM json_each(?))`, string(list))
+		}
+		if err != nil {
+			return ledger.Unavailable("note the export", err)
 		}
 		return nil
 	})

@@ -120,7 +120,7 @@ const (
 	updatePost      = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
 
 	insertUnexported = `INSERT INTO unexported (id) VALUES (?)`
-	selectUnexported = `SELECT record, ` + artifactsOf + ` FROM unexported JOIN posts USING (id)
+	selectUnexported = `SELECT id, record, coalesce(` + artifactsOf + `, '') FROM unexported JOIN posts USING (id)
 		ORDER BY unexported.seq LIMIT ?`
 
 	insertOpenCall = `INSERT INTO open_calls (id, session, started, draft) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`

@@ -104,7 +104,7 @@ func (c *Call) End(r *ledger.Record) {
 		{"mediator.state", string(r.State)}, {"mediator.rule", r.Rule}, {"mediator.step", r.Step},
 	} {
 		if a.value != "" {
-			c.call.SetAttributes(attribute.String(a.key, a.value))
+			c.call.SetAttributes(text(a.key, a.value))
 		}
 	}
 	if n, err := strconv.Atoi(port); err == nil {
@@ -125,14 +125,19 @@ func (c *Call) End(r *ledger.Record) {
 var knownMethods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete,
 	http.MethodConnect, http.MethodOptions, http.MethodTrace, http.MethodPatch}
 
+// text makes an attribute. A batch with anything but UTF-8 cannot be sent.
+func text(key, value string) attribute.KeyValue {
+	return attribute.String(key, strings.ToValidUTF8(value, "\ufffd"))
+}
+
 func mcpAttributes(m *ledger.MCPMessage) (all []attribute.KeyValue) {
 	if m == nil || m.Method == "" {
 		return nil
 	}
-	all = append(all, attribute.String("mcp.method.name", m.Method))
+	all = append(all, text("mcp.method.name", m.Method))
 	if m.Tool != "" {
-		all = append(all, attribute.String("gen_ai.operation.name", "execute_tool"),
-			attribute.String("gen_ai.tool.name", m.Tool))
+		all = append(all, text("gen_ai.operation.name", "execute_tool"),
+			text("gen_ai.tool.name", m.Tool))
 	}
 	return all
 }
@@ -142,9 +147,9 @@ func modelAttributes(m *ledger.ModelCall) []attribute.KeyValue {
 		return nil
 	}
 	of := conventions[inference.Dialect(m.API)]
-	all := []attribute.KeyValue{attribute.String("gen_ai.operation.name", cmp.Or(of.operation, "chat")),
-		attribute.String("gen_ai.provider.name", cmp.Or(of.provider, "openai")),
-		attribute.String("gen_ai.request.model", m.Model), attribute.String("gen_ai.response.model", m.AnsweredBy)}
+	all := []attribute.KeyValue{text("gen_ai.operation.name", cmp.Or(of.operation, "chat")),
+		text("gen_ai.provider.name", cmp.Or(of.provider, "openai")),
+		text("gen_ai.request.model", m.Model), text("gen_ai.response.model", m.AnsweredBy)}
 	if m.Input != nil {
 		all = append(all, attribute.Int64("gen_ai.usage.input_tokens", m.Input.N))
 	}

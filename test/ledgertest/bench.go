@@ -64,6 +64,22 @@ func BenchmarkLogged(b *testing.B, open func(b *testing.B, logged func()) Loggin
 	}
 }
 
+// BenchmarkExport measures posts of 16 callers without and with an export, which drain ends.
+func BenchmarkExport(b *testing.B, open func(b *testing.B, ended func()) Exporting, drain func(from ledger.Exports)) {
+	for name, ended := range map[string]func(){"off": nil, "on": func() {}} {
+		b.Run("export="+name, func(b *testing.B) {
+			l := open(b, ended)
+			b.ReportAllocs()
+			b.ResetTimer()
+			defer CPU(b)()
+			share(b, 16, b.N, func(n int) error { return postOnce(l, n) })
+			if ended != nil {
+				drain(l)
+			}
+		})
+	}
+}
+
 // together shares b.N calls of do among the callers.
 func together(b *testing.B, l ledger.Store, callers int, do func(l ledger.Store, n int) error) {
 	b.ReportAllocs()

@@ -31,7 +31,7 @@ func (p *sidecar) export(c *config.AuditExport) {
 	}
 	format := auditexport.Formats[c.Format]
 	if c.OTLP != nil {
-		p.exporter.Use(auditexport.NewLogs(c.OTLP.Of(), format, flood.Logger(p.Log)))
+		p.exporter.Use(auditexport.NewLogs(c.OTLP.Of(), format))
 	} else {
 		p.exporter.Use(auditexport.NewFile(c.File, format))
 	}

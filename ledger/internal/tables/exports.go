@@ -9,19 +9,18 @@ import (
 )
 
 // Unexported implements [ledger.Exports]. The query's last parameter is the limit.
-func (r Reader) Unexported(ctx context.Context, query string, args ...any) (all []ledger.Record, err error) {
+func (r Reader) Unexported(ctx context.Context, query string, args ...any) (all []ledger.Export, err error) {
 	size := 0
 	err = r.each(ctx, query, args, func(rows *sql.Rows) error {
-		var record, artifacts []byte
-		if err := rows.Scan(&record, &artifacts); err != nil {
+		var e ledger.Export
+		if err := rows.Scan(&e.ID, &e.Record, &e.Artifacts); err != nil {
 			return err
 		}
-		if size += len(record) + len(artifacts); size > ledger.MaxExport && len(all) > 0 {
+		if size += len(e.Record) + len(e.Artifacts); size > ledger.MaxExport && len(all) > 0 {
 			return errFull
 		}
-		found, err := decode(record, artifacts)
-		all = append(all, found)
-		return err
+		all = append(all, e)
+		return nil
 	})
 	if errors.Is(err, errFull) {
 		err = nil
