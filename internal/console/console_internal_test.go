@@ -1,6 +1,7 @@
 package console
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -242,4 +243,26 @@ func TestRotations(t *testing.T) {
 	if first, second := c.Bars[0], c.Bars[2]; first.X >= second.X || c.Bars[3].X <= second.X {
 		t.Errorf("%+v", c.Bars)
 	}
+}
+
+// TestListenLoopback: no other program can listen where a browser looks for the console's name.
+func TestListenLoopback(t *testing.T) {
+	t.Parallel()
+	all, err := listenLoopback("127.0.0.1:0")
+	check.Must(t, err)
+	for _, l := range all {
+		check.Must(t, l.Close())
+	}
+	taken, err := net.Listen("tcp", "[::1]:0")
+	check.Must(t, err)
+	defer taken.Close()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	check.Must(t, err)
+	_, err = listenLoopback("127.0.0.1:" + port)
+	check.WantCode(t, err, "listen_failed", "address already in use")
+	free, err := net.Listen("tcp", "127.0.0.1:"+port)
+	check.Must(t, err) // the failed one listens no more
+	check.Must(t, free.Close())
+	_, err = listenLoopback("192.0.2.1:80")
+	check.WantCode(t, err, "listen_failed", "which \"192.0.2.1:80\" is not")
 }

@@ -2,19 +2,21 @@ package console
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -28,29 +30,31 @@ type Login struct {
 // LoginPath is where a console's socket gives out a URL, to those who may use the socket.
 const LoginPath = "/v1/login"
 
-// limits bound the connections of browsers. The news for a page have no end.
-var limits = daemon.Limits{Connections: 128, PerAddress: 128, Header: 10 * time.Second}
+// browserLimits bound the connections of browsers. The news for a page have no end.
+var browserLimits = daemon.Limits{Connections: 128, PerAddress: 128, Header: 10 * time.Second}
 
 // Run serves a console at a loopback address until ctx ends. Its unix socket, for its own user and root, gives out URLs
 // that log in. It calls ready with the first one. reads are the files, beside those of o.Trust, that o.Judge reads. The
 // process confines itself.
 func (s *Server) Run(ctx context.Context, listen, socket string, reads []string, ready func(login string)) error {
-	at, err := netip.ParseAddrPort(listen)
-	if err != nil || !at.Addr().IsLoopback() {
-		return refusal.New("listen_failed", "the console listens on loopback, which %q is not", listen)
-	}
-	l, err := net.Listen("tcp", listen)
+	browsers, err := listenLoopback(listen)
 	if err != nil {
-		return refusal.New("listen_failed", "%v: end what listens there, or set console in the sidecar's configuration", err)
+		return err
 	}
-	defer l.Close()
+	for _, l := range browsers {
+		defer l.Close()
+	}
 	log := zap.NewNop()
 	operators, err := daemon.Listen(config.Endpoint{Unix: socket}, nil, log)
 	if err != nil {
 		return err
 	}
 	defer operators.Close()
-	if _, err := confine.Apply(s.confined(socket, reads)); err != nil {
+	limits, err := s.confined(socket, reads)
+	if err != nil {
+		return err
+	}
+	if _, err := confine.Apply(limits); err != nil {
 		return refusal.New("not_confined", "the console does not start: %v", err)
 	}
 	mux := http.NewServeMux()
@@ -60,32 +64,67 @@ func (s *Server) Run(ctx context.Context, listen, socket string, reads []string,
 	ready(s.LoginURL())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return daemon.Serve(ctx, operators, mux, daemon.Limits{}, time.Second, log) })
-	group.Go(func() error { return daemon.Serve(ctx, l, s, limits, time.Second, log) })
+	for _, l := range browsers {
+		group.Go(func() error { return daemon.Serve(ctx, l, s, browserLimits, time.Second, log) })
+	}
 	return group.Wait()
 }
 
-// confined returns what the process keeps: the files that verify, and connections to the processes.
-func (s *Server) confined(socket string, reads []string) confine.Limits {
+// listenLoopback listens at a loopback address, and at its port of both addresses that a browser finds for a name below
+// localhost: another program at one of them would get codes and cookies.
+func listenLoopback(listen string) (all []net.Listener, err error) {
+	at, err := netip.ParseAddrPort(listen)
+	if err != nil || !at.Addr().IsLoopback() {
+		return nil, refusal.New("listen_failed", "the console listens on loopback, which %q is not", listen)
+	}
+	names := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback(), at.Addr()}
+	for i, addr := range names {
+		if slices.Contains(names[:i], addr) {
+			continue
+		}
+		l, err := net.Listen("tcp", netip.AddrPortFrom(addr, at.Port()).String())
+		if addr != at.Addr() && (errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT)) {
+			continue // this machine has no such address
+		}
+		if err != nil {
+			for _, l := range all {
+				_ = l.Close()
+			}
+			return nil, refusal.New("listen_failed", "%v: end what listens there, or set console in the sidecar's configuration",
+				err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// confined returns what the process keeps: the files that verify and connect, and connections to the processes.
+func (s *Server) confined(socket string, reads []string) (confine.Limits, error) {
 	l := confine.Limits{Syscalls: confine.ServiceSyscalls(), Landlock: confine.BestEffort}
 	add := func(use confine.Use, path string) {
 		if abs, err := filepath.Abs(path); err == nil {
 			l.Files = append(l.Files, confine.File{Path: abs, Use: use})
 		}
 	}
-	for _, path := range append([]string{s.Trust.Registry, s.Trust.Auditor, s.Trust.Bundle}, reads...) {
+	reads = append([]string{s.Trust.Registry, s.Trust.Auditor, s.Trust.Bundle}, reads...)
+	for _, at := range append([]string{s.Admin, s.Node}, s.Processes...) {
+		peer, file, _ := config.SplitEndpoint(at)
+		if peer.TCP == "" {
+			continue
+		}
+		c, err := config.LoadClient(file)
+		if err != nil {
+			return l, err
+		}
+		reads = append(reads, file, c.Certificate, c.Key, c.TokenFile, c.Authorities)
+		l.AnyConnect = true
+	}
+	for _, path := range reads {
 		if path == "" {
 			continue
 		}
-		if info, err := os.Stat(path); err == nil && !info.IsDir() || err != nil {
-			path = filepath.Dir(path) // the history is beside it, and another file can take its place
-		}
-		add(confine.Read, path)
-	}
-	for _, at := range append([]string{s.Admin, s.Node}, s.Processes...) {
-		if tcp, isTCP := strings.CutPrefix(at, "tcp:"); isTCP {
-			_, file, _ := strings.Cut(tcp, ",")
-			add(confine.Read, filepath.Dir(file))
-			l.AnyConnect = true
+		for _, folder := range files.Folders(path) { // the history is beside it, and another file can take its place
+			add(confine.Read, folder)
 		}
 	}
 	for _, path := range []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl",
@@ -93,5 +132,5 @@ func (s *Server) confined(socket string, reads []string) confine.Limits {
 		add(confine.Read, path)
 	}
 	add(confine.Listen, filepath.Dir(socket))
-	return l
+	return l, nil
 }

@@ -1,12 +1,15 @@
 package start
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,8 +18,10 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/chain"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/console"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/process/daemon"
 )
 
 // Console returns the command that shows pages about a deployment in a browser.
@@ -36,6 +41,16 @@ dev, it prints a URL of that one and ends.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if login, ok := running(c.Context(), socket); ok {
 				return cli.Print(c, false, nil, login)
+			}
+			for _, at := range append([]*string{&o.Admin, &o.Node}, addresses(o.Processes)...) {
+				if *at == "" {
+					continue
+				}
+				full, err := daemon.WithClient(*at) // a confined console does not read the contexts
+				if err != nil {
+					return err
+				}
+				*at = full
 			}
 			var listen string
 			if err := admin.Get(c.Context(), o.Admin, "/v1/console", &listen); err != nil {
@@ -62,15 +77,31 @@ dev, it prints a URL of that one and ends.`,
 	c.Flags().StringArrayVar(&o.Processes, "from", nil,
 		"internal endpoint of a process whose keys are shown, "+cli.Endpoint+"; once for each process")
 	cli.FromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
+	cli.FromContext(c, "from", (*config.Context).All)
 	c.Flags().StringVar(&o.Node, "node", "", "the node's internal endpoint, "+cli.Endpoint)
 	cli.FromDir(c, "node", func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("reputation")} })
+	cli.FromContext(c, "node", func(of *config.Context) []string { return append(of.Named(of.Reputation), "")[:1] })
 	c.Flags().StringVar(&socket, "socket", "/run/mediator/console.sock",
 		"the console's unix socket, at which mediator console asks for a URL")
 	cli.FromDir(c, "socket", func(dir string) []string { return []string{devstack.New(dir).Socket("console")} })
+	cli.FromContext(c, "socket", contextSocket)
 	c.Flags().StringVar(&at, "url", "", "the console's address for browsers, if a server with TLS is in front of it; by "+
 		"default a name below localhost, so that no other server on this machine gets its cookie")
 	judge.Add(c)
 	return c
+}
+
+// contextSocket returns the socket of a context's console, which must not be that of another deployment.
+func contextSocket(of *config.Context) []string {
+	return []string{filepath.Join(cmp.Or(os.Getenv("XDG_RUNTIME_DIR"), "/run/mediator"),
+		"mediator-console-"+url.PathEscape(of.Name)+".sock")}
+}
+
+func addresses(all []string) (out []*string) {
+	for i := range all {
+		out = append(out, &all[i])
+	}
+	return out
 }
 
 // running asks the console at a socket for a URL, if one runs there.

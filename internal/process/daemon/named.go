@@ -15,24 +15,34 @@ func (e EndpointError) Error() string {
 		"(FILE has your certificate or token; by default it is the client of the current context)", string(e))
 }
 
-// ParseEndpoint parses an endpoint as [config.SplitEndpoint] does, and reads its file, or else that of the current
-// context. It fails with an [EndpointError] for any other text. The identity is nil for a unix socket.
-func ParseEndpoint(s string) (config.Peer, *identity.Identity, error) {
+// WithClient returns an endpoint of [config.SplitEndpoint] with its file: that of the current context, if it is at
+// https and names none. It fails with an [EndpointError] for any other text.
+func WithClient(s string) (string, error) {
 	at, file, ok := config.SplitEndpoint(s)
-	if ok && at.Unix == "" && file == "" {
-		context, err := config.CurrentContext()
-		if err != nil {
-			return config.Peer{}, nil, err
-		}
-		if context != nil {
-			file = context.Client
-		}
-		ok = file != ""
+	if !ok {
+		return "", EndpointError(s)
 	}
-	switch {
-	case !ok:
-		return config.Peer{}, nil, EndpointError(s)
-	case at.Unix != "":
+	if at.Unix != "" || file != "" {
+		return s, nil
+	}
+	context, err := config.CurrentContext()
+	if err != nil {
+		return "", err
+	}
+	if context == nil || context.Client == "" {
+		return "", EndpointError(s)
+	}
+	return "https://" + at.TCP + "," + context.Client, nil
+}
+
+// ParseEndpoint parses an endpoint as [WithClient] does, and reads its file. The identity is nil for a unix socket.
+func ParseEndpoint(s string) (config.Peer, *identity.Identity, error) {
+	s, err := WithClient(s)
+	if err != nil {
+		return config.Peer{}, nil, err
+	}
+	at, file, _ := config.SplitEndpoint(s)
+	if at.Unix != "" {
 		return at, nil, nil
 	}
 	c, err := config.LoadClient(file)

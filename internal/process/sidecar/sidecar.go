@@ -308,7 +308,8 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	if p.ownAddresses, err = upstream.OwnAddresses(addresses...); err != nil {
 		return err
 	}
-	p.ownAddresses = append(p.ownAddresses, netip.MustParseAddrPort(c.ConsoleAddress())) // checked by the configuration
+	console := netip.MustParseAddrPort(c.ConsoleAddress()) // checked by the configuration
+	p.ownAddresses = append(p.ownAddresses, netip.AddrPortFrom(netip.IPv4Unspecified(), console.Port()))
 	if t := p.transparency; t != nil {
 		if err := t.publish(ctx, group, p.Log); err != nil {
 			return err

@@ -1,9 +1,17 @@
 package operation
 
 import (
+	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -23,6 +31,7 @@ func TestAdmin(t *testing.T) {
 	rules := strings.Replace(reloadRules, "    subject:", "    comment: notes of the move\n    owner: ann@example.org\n"+
 		"    expires: 2099-01-31\n    subject:", 1)
 	r.Rig = kit.PrepareRig(t, kit.Plain, kit.Serve(r, rules), kit.ManyPosts, ownCA, func(file string) string {
+		file = strings.Replace(file, "console: 127.0.0.1:8184", "console: "+freeAddress(t), 1)
 		return strings.Replace(file, "admin: {unix: run/serve.sock}", fmt.Sprintf(`admin:
   unix: run/serve.sock
   tcp: %q
@@ -61,6 +70,9 @@ tls: {certificate: tls/serve/bundle.pem, key: tls/serve/bundle.pem, authorities:
 	kit.Mediator(t, "posts", "list", "--admin", stranger).Refused("caller_unknown", "spiffe://example.org/other")
 	kit.Mediator(t, "reload", reader).Refused("caller_unknown", "this token can only read")
 	kit.Mediator(t, "posts", "list", "--admin", "https://"+at).Misused()
+	for name, endpoint := range map[string]string{"certificate": operator, "token": reader} {
+		wantConsole(t, endpoint, filepath.Join(t.TempDir(), name+".sock"), post)
+	}
 	for path, want := range map[string]string{"/readyz": `"ready":true`,
 		"/metrics": `mediator_rule_expires_seconds{rule="note"} 4.0735008e+09`} {
 		resp, err := http.Get("http://" + probes + path)
@@ -86,6 +98,49 @@ tls: {certificate: tls/serve/bundle.pem, key: tls/serve/bundle.pem, authorities:
 	kit.Mediator(t, "config", "check", r.In(devstack.SidecarFile)).Done()
 	wantTunnel(t, a, http.MethodGet, "/notes", "")
 	check.WantEqual(t, r.arrived.Load(), int64(1))
+}
+
+// wantConsole looks at a post in a console that is confined, and reaches the sidecar over TCP.
+func wantConsole(t *testing.T, endpoint, socket, post string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cmd := exec.CommandContext(ctx, kit.Self(t), "console", "--admin", endpoint, "--from", endpoint, "--socket", socket)
+	out, err := cmd.StdoutPipe()
+	check.Must(t, err)
+	cmd.Stderr = os.Stderr
+	check.Must(t, cmd.Start())
+	defer func() { cancel(); _ = cmd.Wait() }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	check.Must(t, err)
+	login, err := url.Parse(strings.TrimSpace(line))
+	check.Must(t, err)
+	jar, err := cookiejar.New(nil)
+	check.Must(t, err)
+	browser := &http.Client{Jar: jar, Transport: &http.Transport{DialContext: func(ctx context.Context, network, _ string) (
+		net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, "127.0.0.1:"+login.Port())
+	}}}
+	defer browser.CloseIdleConnections()
+	at := login.Scheme + "://" + login.Host
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at+"/login", strings.NewReader(login.RawQuery))
+	check.Must(t, err)
+	req.Header.Set("Origin", at)
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := browser.Do(req)
+	check.Must(t, err)
+	resp.Body.Close()
+	for page, want := range map[string]string{"/": "are possible now", "/posts/" + post: "request proof",
+		"/keys": "signs now"} {
+		resp, err := browser.Get(at + page)
+		check.Must(t, err)
+		raw, err := io.ReadAll(resp.Body)
+		check.Must(t, err)
+		resp.Body.Close()
+		if !strings.Contains(string(raw), want) {
+			t.Errorf("%s lacks %q: %.3000s", page, want, raw)
+		}
+	}
 }
 
 func freeAddress(t *testing.T) string {

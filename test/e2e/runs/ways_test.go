@@ -113,7 +113,8 @@ var ways = slices.Concat(
 		attempt{"the admin port by 0.0.0.0", plain("0.0.0.0:7001", "GET /v1/posts HTTP/1.1", "Host: a")},
 		attempt{"the admin port by an IPv4-mapped address",
 			plain("[::ffff:127.0.0.1]:7001", "GET /v1/posts HTTP/1.1", "Host: a")},
-		attempt{"the console", plain("127.0.0.1:8184", "GET /login HTTP/1.1", "Host: a")}),
+		attempt{"the console", plain("127.0.0.1:8184", "GET /login HTTP/1.1", "Host: a")},
+		attempt{"the console by IPv6", plain("[::1]:8184", "GET /login HTTP/1.1", "Host: a")}),
 	counted(guard.CountTCP, inside, attempt{"the admin port by the pod's address",
 		plain(podAddress+":7001", "GET /v1/posts HTTP/1.1", "Host: a")}),
 	counted(guard.CountLoopback, 0,
@@ -241,7 +242,7 @@ var allowed = map[string]func() error{
 func TestNoWayAround(t *testing.T) {
 	t.Parallel()
 	p := newPod(t)
-	for _, address := range []string{"0.0.0.0:7001", "127.0.0.1:7002", "127.0.0.1:9999", "127.0.0.1:8184"} {
+	for _, address := range []string{"0.0.0.0:7001", "127.0.0.1:7002", "127.0.0.1:9999"} {
 		p.listen(address)
 	}
 	t.Run("without rules", func(t *testing.T) {
@@ -256,7 +257,9 @@ func TestNoWayAround(t *testing.T) {
 				if w.is(leaves) && got != gotOut && !kit.Eventually(left) {
 					t.Errorf("no frame leaves; the agent got %q", got)
 				}
-				if w.is(inside) && got != "" {
+				// The console answers, and refuses a name that is not its own.
+				console := strings.HasPrefix(w.name, "the console") && got == "HTTP/1.1 403 Forbidden"
+				if w.is(inside) && got != "" && !console {
 					t.Errorf("the agent got %q", got)
 				}
 			})
