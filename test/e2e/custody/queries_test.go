@@ -107,7 +107,8 @@ func TestQueries(t *testing.T) {
 	t.Parallel()
 	exported := make(metricLabels)
 	v := newVaultRig(t, withLog, func(file string) string {
-		return strings.Replace(file, "  - name: reads\n", "  - name: reads\n    expires: 2099-01-31\n", 1)
+		return strings.NewReplacer("  - name: reads\n", "  - name: reads\n    expires: 2099-01-31\n",
+			"\nactions:", "\nauditExport: {file: state/audit.jsonl}\nactions:").Replace(file)
 	})
 	v.OpenAgent(t).MustPost(t)
 	for name, keys := range map[string]int{"trigger": 2, "control": 2, "serve": 4, "reputation": 1} {
