@@ -143,9 +143,8 @@ func TestAlteredRecords(t *testing.T) {
 		"learning", "interactions", "contentHash",
 		"bindingHash", "capabilityId", "started", "manifest", "status", "artifacts", "keys",
 	}
-	open := []string{"rule", "host", "scheme", "queryNames", "carries", "mcp", "graphql", "unfit", "result", "tools",
-		"model",
-		"finished", "code", "step", "reason", "answer", "bytesOut", "bytesIn", "checks", "steps"}
+	open := []string{"rule", "host", "scheme", "via", "queryNames", "carries", "mcp", "graphql", "unfit", "result",
+		"tools", "model", "finished", "code", "step", "reason", "answer", "bytesOut", "bytesIn", "checks", "steps"}
 	var members []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[ledger.Record]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -29,7 +29,7 @@ type Credential struct {
 	// the password is short, x-oauth-basic or api_token, else the password.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret of at least 8 bytes, for `aws` a shared credentials file with one profile. Reread after a
-	// 401, for `aws` also after a 400 or 403. Set one of `file`, `vault`, `oauth`, `google`.
+	// 401, for `aws` 400 and 403 too. Set one of `file`, `vault`, `oauth`, `google`.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from custody's Vault as role api_credential: again after a 401, and before its lease ends
 	// (each minute if it has none).
