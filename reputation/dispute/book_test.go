@@ -23,11 +23,6 @@ const (
 	nobody = accrual.Inconclusive
 )
 
-func (n *node) bonus(challenger, target string) bool {
-	asked, raised := n.accounts[target], n.accounts[challenger]
-	return asked[len(asked)-1].Dispute.Bonus || raised[len(raised)-1].Raised.Bonus
-}
-
 func TestJudged(t *testing.T) {
 	n := newNode(t)
 	first, second := n.open(challengeOf(bob, alice, "timing", hashOf(1))),
