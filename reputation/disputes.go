@@ -110,7 +110,7 @@ const turnTime = 2 * time.Second
 
 func (t *turn) long() bool { return time.Since(t.began) > turnTime }
 
-// call waits for a turn. Its judge sees the log as it is and adds to it. What it has added before an error stays.
+// call waits for a turn. Its judge reads the log and adds entries. Entries that it added before an error stay.
 type call struct {
 	judge func(*turn) error
 	said  error

@@ -47,7 +47,8 @@ func (t Tree) Head() ledger.TreeHead {
 type Rows interface {
 	// Entries returns n entries from a number on, or as many as there are.
 	Entries(from int64, n int) ([]string, error)
-	// Completed returns, for each of some entries in ascending order, the hash at this place of what it has completed.
+	// Completed returns one hash for each entry: the hash at this place of the subtrees that the entry completed.
+	// entries are ascending.
 	Completed(place int, entries []int64) ([]tlog.Hash, error)
 }
 

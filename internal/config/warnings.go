@@ -114,7 +114,7 @@ func (c *Sidecar) warn() {
 	for i, a := range c.Actions {
 		if a.Gate == "api" && a.Match.messages() != "" {
 			add("api_gate_resource", fmt.Sprintf("actions[%d].gate", i),
-				"the action %s is about %s: its resource ends with what the message does, "+
+				"the action %s is about %s: its resource ends with the operation in the message, "+
 					"and the API must say the same in gate.Protect.Resource, or it refuses every post", a.Name, a.Match.messages())
 		}
 	}

@@ -43,7 +43,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Result is one of the results of a verification. No result speaks for another.
+// Result is a single result of a verification. It says nothing about the others.
 type Result struct {
 	Name  string // such as Authentic
 	State string // yes, no or unknown

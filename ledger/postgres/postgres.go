@@ -31,11 +31,11 @@ type Options struct {
 	Now func() time.Time
 	// Retention bounds the age of records; zero keeps them for ever.
 	Retention time.Duration
-	// Instance identifies this process, also after a restart. Required. The database gets only its hash: whoever can
-	// write open calls there, and knows Instance, has false receipts signed.
+	// Instance identifies this process, also after a restart. Required. The database gets only its hash: an
+	// attacker who can write open calls there, and knows Instance, gets false receipts signed.
 	Instance string
 	// Chains is a folder of this process alone, for the names of chains of receipts that have not ended. Without it,
-	// whoever puts the open calls of an ended chain back into the database has them signed again.
+	// an attacker who puts the open calls of an ended chain back into the database gets them signed again.
 	Chains string
 	// Logged is called after leaves of the transparency log were stored. With it, the ledger keeps one for each intent
 	// and each outcome. It must not wait.

@@ -57,8 +57,8 @@ type Form interface {
 	Bound(v Value) string
 	// Takes reports whether the form replaces this header of the agent. name is canonical.
 	Takes(name string) bool
-	// Apply puts v into r, in place of what the agent has there. Afterwards r only gets the fields of a signature
-	// (package botauth). body is the whole body.
+	// Apply puts v into r and replaces the agent's own value. After it, only package botauth changes r, to add its
+	// signature. body is the whole body.
 	Apply(r *http.Request, v Value, body []byte) error
 }
 

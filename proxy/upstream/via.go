@@ -53,9 +53,8 @@ type exception struct {
 	port    uint16 // any if 0
 }
 
-// ParseExceptions reads a list in the words of NO_PROXY: *, a network (10.0.0.0/8), an IP address, or a host, which
-// stands for itself and all hosts below it; a dot before it leaves out the host itself. A port can follow an address or
-// host.
+// ParseExceptions reads a list in the words of NO_PROXY: *, a network (10.0.0.0/8), an IP address, or a host. A
+// host includes all hosts below it; with a dot before it, only those. A port can follow an address or host.
 func ParseExceptions(words []string) (Exceptions, error) {
 	var all Exceptions
 	for _, word := range words {
