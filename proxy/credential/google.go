@@ -41,7 +41,7 @@ func Google(o GoogleOptions) Source {
 			return Value{}, custody.Unavailable(err, "%s: %v", o.KeyFile, err)
 		}
 		now := o.Now()
-		assertion, err := SignJWT(key.key, key.ID, map[string]any{"iss": key.Email, "scope": strings.Join(o.Scopes, " "),
+		assertion, err := signJWT(key.key, key.ID, map[string]any{"iss": key.Email, "scope": strings.Join(o.Scopes, " "),
 			"aud": o.TokenURL, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()})
 		if err != nil {
 			return Value{}, err
@@ -72,12 +72,12 @@ func parseGoogleKey(text string) (k googleKey, err error) {
 	if err = json.Unmarshal([]byte(text), &k); err != nil || k.Type != "service_account" || k.Email == "" {
 		return googleKey{}, errors.New("no key of a service account (JSON with type, client_email and private_key)")
 	}
-	k.key, err = ParseRSAKey([]byte(k.PEM))
+	k.key, err = parseRSAKey([]byte(k.PEM))
 	return k, err
 }
 
-// ParseRSAKey reads an RSA private key of at least 2048 bits from PEM, in PKCS #8 or PKCS #1.
-func ParseRSAKey(text []byte) (*rsa.PrivateKey, error) {
+// parseRSAKey reads an RSA private key of at least 2048 bits from PEM, in PKCS #8 or PKCS #1.
+func parseRSAKey(text []byte) (*rsa.PrivateKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
 		return nil, errors.New("its private key is not in PEM")
@@ -93,8 +93,8 @@ func ParseRSAKey(text []byte) (*rsa.PrivateKey, error) {
 	return key, nil
 }
 
-// SignJWT signs claims by RS256 (RFC 7519). id names the key; empty names none.
-func SignJWT(key *rsa.PrivateKey, id string, claims map[string]any) (string, error) {
+// signJWT signs claims by RS256 (RFC 7519). id names the key; empty names none.
+func signJWT(key *rsa.PrivateKey, id string, claims map[string]any) (string, error) {
 	payload, err := json.Marshal(claims)
 	if err != nil {
 		return "", err

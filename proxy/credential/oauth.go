@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/strictjson"
+	"github.com/actionproof/mediator/internal/wire"
 )
 
 // TokenEndpoint is an OAuth 2.0 token endpoint and its client (RFC 6749 section 2.3.1).
@@ -221,9 +222,7 @@ func fetchToken(ctx context.Context, via http.RoundTripper, now func() time.Time
 		}
 	}
 	asked := &tokenTrip{via: via}
-	client := &http.Client{Transport: asked, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
+	client := &http.Client{Transport: asked, CheckRedirect: wire.Stay}
 	token, err := c.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 	if err == nil {
 		return token, nil
