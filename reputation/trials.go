@@ -71,7 +71,8 @@ func (t *trials) due(open []dispute.Waiting, now time.Time) (ids []string) {
 			ids = append(ids, one.ID)
 		}
 	}
-	maps.DeleteFunc(t.open, func(id string, _ *attempt) bool { return !unresolved[id] }) // a replica may have resolved them
+	// A replica may have resolved some.
+	maps.DeleteFunc(t.open, func(id string, _ *attempt) bool { return !unresolved[id] })
 	maps.DeleteFunc(t.turns, func(id string, _ int64) bool { return !owners[id] })
 	return ids
 }

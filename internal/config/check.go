@@ -161,7 +161,8 @@ func (e *Endpoint) checkWith(key string, tokens Tokens, f *findings) {
 		f.checkTCP(key, e.TCP)
 	}
 	if e.TCP == "" && len(e.Callers) > 0 {
-		f.Add(key+".callers", "has no meaning without tcp: at a unix socket, the kernel identifies the caller's user, for uids")
+		f.Add(key+".callers",
+			"has no meaning without tcp: at a unix socket, the kernel identifies the caller's user, for uids")
 	}
 	if e.Unix == "" && len(e.UIDs) > 0 {
 		f.Add(key+".uids", "has no meaning without unix: over tcp, certificates identify the callers, for callers")

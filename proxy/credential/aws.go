@@ -65,7 +65,8 @@ func (aws) Find(v Value) (*echo.Secret, error) {
 func (a aws) Bound(v Value) string { return public("aws "+a.Service, v) }
 
 func (aws) Takes(name string) bool {
-	return slices.Contains([]string{"X-Amz-Date", "X-Amz-Content-Sha256", "X-Amz-Security-Token", "X-Amz-Region-Set"}, name)
+	return slices.Contains([]string{"X-Amz-Date", "X-Amz-Content-Sha256", "X-Amz-Security-Token", "X-Amz-Region-Set"},
+		name)
 }
 
 // IsSigned selects the headers that a signature covers. Others may be changed on their way, or sent differently.
@@ -76,8 +77,8 @@ func (aws) IsSigned(name string) bool {
 // check refuses a body that the agent's SDK has cut into signed chunks: it cannot be signed again.
 func (aws) check(h http.Header) error {
 	if strings.Contains(strings.ToLower(strings.Join(h["Content-Encoding"], ",")), "aws-chunked") {
-		return refusal.New("request_malformed", "the body is in chunks (Content-Encoding: aws-chunked), which cannot be signed "+
-			"again: set AWS_REQUEST_CHECKSUM_CALCULATION=when_required for the agent")
+		return refusal.New("request_malformed", "the body is in chunks (Content-Encoding: aws-chunked), which cannot be "+
+			"signed again: set AWS_REQUEST_CHECKSUM_CALCULATION=when_required for the agent")
 	}
 	return nil
 }
@@ -141,7 +142,8 @@ func awsPath(path string) string {
 
 // ParseAWSFile reads an access key from AWS's shared credentials file. It must have one profile only.
 func ParseAWSFile(text string) (v Value, err error) {
-	at := map[string]*string{"aws_access_key_id": &v.ID, "aws_secret_access_key": &v.Secret, "aws_session_token": &v.Session}
+	at := map[string]*string{"aws_access_key_id": &v.ID, "aws_secret_access_key": &v.Secret,
+		"aws_session_token": &v.Session}
 	profiles := 0
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 		line := strings.TrimSpace(lines.Text())

@@ -148,8 +148,8 @@ func (c *Credential) Stats() Stats {
 	return s
 }
 
-// Apply replaces the agent's own credentials in r by this one. It also removes headers that could hide the credential in
-// the answer. Only a signature (package botauth) may follow.
+// Apply replaces the agent's own credentials in r by this one. It also removes headers that could hide the credential
+// in the answer. Only a signature (package botauth) may follow.
 func (u Use) Apply(r *http.Request, body []byte) error {
 	forward.DropCredentials(r.Header)
 	if u.Credential == nil {

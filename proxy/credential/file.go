@@ -9,8 +9,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// file is read at the start, and again after an upstream has refused its secret, so an operator replaces a credential by
-// replacing the file.
+// file is read at the start, and again after an upstream has refused its secret, so an operator replaces a credential
+// by replacing the file.
 type file struct {
 	path  string
 	parse func(text string) (Value, error)

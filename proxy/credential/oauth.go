@@ -141,7 +141,8 @@ func (o oauth) refresh(ctx context.Context, params url.Values) (Value, error) {
 	case turn.(chan struct{}) <- struct{}{}:
 		defer func() { <-turn.(chan struct{}) }()
 	case <-ctx.Done():
-		return Value{}, custody.Unavailable(ctx.Err(), "another rule uses the refresh token in %s for too long", o.RefreshFile)
+		return Value{}, custody.Unavailable(ctx.Err(), "another rule uses the refresh token in %s for too long",
+			o.RefreshFile)
 	}
 	k, err := o.kept()
 	if err == nil {

@@ -98,8 +98,8 @@ func TestClientCredentials(t *testing.T) {
 	}
 }
 
-// TestRenewal uses a token to the last tenth of its life, renews it once for concurrent calls, and uses it to its end if
-// that fails.
+// TestRenewal uses a token to the last tenth of its life, renews it once for concurrent calls, and uses it to its end
+// if that fails.
 func TestRenewal(t *testing.T) {
 	now, made, fails := time.Now(), 0, false
 	var mu sync.Mutex

@@ -18,8 +18,8 @@ import (
 
 const clientSecret = "the-secret-of-the-client"
 
-// TestOpenIDProvider gets tokens from npm's oidc-provider, which replaces a refresh token at each use, and refuses all of
-// them if an old one is used again.
+// TestOpenIDProvider gets tokens from npm's oidc-provider, which replaces a refresh token at each use, and refuses all
+// of them if an old one is used again.
 func TestOpenIDProvider(t *testing.T) {
 	full.Only(t, "node and oidc-provider")
 	cmd := exec.Command("node", "--no-warnings", "oidc.mjs")

@@ -59,7 +59,8 @@ func All(secrets ...string) (*Secret, error) {
 	return of(secrets), nil
 }
 
-var errShort = fmt.Errorf("the secret has fewer than %d bytes, too few to tell it from other text in an answer", MinLength)
+var errShort = fmt.Errorf("the secret has fewer than %d bytes, too few to tell it from other text in an answer",
+	MinLength)
 
 func of(parts []string) *Secret {
 	s := &Secret{drop: 1}

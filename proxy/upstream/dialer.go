@@ -20,8 +20,8 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Dialer connects to upstreams. It judges every address of one DNS answer and dials one of exactly those, or names it to
-// the proxy, so that a second answer cannot lead elsewhere. The zero Dialer uses the system's resolver, dials public
+// Dialer connects to upstreams. It judges every address of one DNS answer and dials one of exactly those, or names it
+// to the proxy, so that a second answer cannot lead elsewhere. The zero Dialer uses the system's resolver, dials public
 // addresses only, and uses no proxy. It is safe for concurrent use.
 type Dialer struct {
 	// Resolver is the system's if nil.

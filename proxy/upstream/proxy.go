@@ -38,8 +38,8 @@ type Proxy struct {
 	Except Exceptions
 	// Resolves has the proxy resolve the names of hosts. Only names of public DNS pass, unless the host has networks.
 	Resolves bool
-	// Timeout bounds a TLS handshake with the proxy, and the wait for an answer, in which it connects to the upstream; 30 s
-	// if 0.
+	// Timeout bounds a TLS handshake with the proxy, and the wait for an answer, in which it connects to the upstream; 30
+	// s if 0.
 	Timeout time.Duration
 	// Tried, if set, is called with the code of each connection's failure; empty for a success.
 	Tried func(code string)
@@ -203,7 +203,8 @@ func connect(c net.Conn, to, authorization string) (*http.Response, error) {
 }
 
 func malformed(format string, args ...any) error {
-	return refusal.New("upstream_proxy_malformed", "the upstream proxy's answer is not that of an HTTP proxy: "+format, args...)
+	return refusal.New("upstream_proxy_malformed", "the upstream proxy's answer is not that of an HTTP proxy: "+format,
+		args...)
 }
 
 func silent(err error) error {

@@ -83,8 +83,8 @@ func (d State) Has(decision string) bool {
 		slices.ContainsFunc(d.Votes, func(v Voted) bool { return v.Decision == decision })
 }
 
-// Decided returns the entry that ends a dispute as more than half of its panel have decided, even if it is settled after
-// the deadline; ok is false before.
+// Decided returns the entry that ends a dispute as more than half of its panel have decided, even if it is settled
+// after the deadline; ok is false before.
 func (b *Book) Decided(id string, court Court, r Rules, now time.Time) (e Entry, ok bool) {
 	d := b.dispute(id)
 	if d == nil || d.Status == StatusResolved {

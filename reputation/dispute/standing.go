@@ -9,9 +9,9 @@ import (
 )
 
 // Standing is what an agent can lose, in days. It grows by one a day from 0 at the agent's registration to MaxStanding.
-// A challenger needs Stake of it, so that a new key costs as much as a lost dispute. Opening a dispute costs one, losing
-// it Stake more. Winning against another owner (did:key agents are one) regains a challenger two, a target one: never
-// more than the agent has lost, as it is no older. So accusations cost time, and right ones nothing.
+// A challenger needs Stake of it, so that a new key costs as much as a lost dispute. Opening a dispute costs one,
+// losing it Stake more. Winning against another owner (did:key agents are one) regains a challenger two, a target one:
+// never more than the agent has lost, as it is no older. So accusations cost time, and right ones nothing.
 const (
 	MaxStanding = 21
 	Stake       = 7

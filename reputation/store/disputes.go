@@ -92,8 +92,8 @@ func (state) Put(dispute.Row) {}
 
 // Queued implements [dispute.Rows].
 func (s state) Queued(queue string, until int64, most int) (all []dispute.Waiting, _ error) {
-	rows, err := s(`SELECT id, '', due FROM state WHERE queue = $1 AND queue <> '' AND due <= $2 ORDER BY due, id LIMIT $3`,
-		queue, until, most)
+	rows, err := s(`SELECT id, '', due FROM state WHERE queue = $1 AND queue <> '' AND due <= $2
+ORDER BY due, id LIMIT $3`, queue, until, most)
 	for _, r := range rows {
 		all = append(all, dispute.Waiting{ID: r.ID, Due: r.Due})
 	}
@@ -162,7 +162,8 @@ func (t *Turn) store(tx db.Tx) error {
 	if len(t.steps) == 0 {
 		return nil
 	}
-	if n, err := tx.Insert(`INSERT INTO steps (number, step, completed)`, t.steps); err != nil || n != int64(len(t.steps)) {
+	n, err := tx.Insert(`INSERT INTO steps (number, step, completed)`, t.steps)
+	if err != nil || n != int64(len(t.steps)) {
 		return cmp.Or(err, ErrMoved)
 	}
 	var state, documents [][]any
@@ -229,7 +230,8 @@ func (s *Store) Completed(ctx context.Context, place int, numbers []int64) ([]tl
 		args = append(args, n)
 	}
 	rows, err := db.Many[[]byte](ctx, s.db, "read the tree of the log of disputes",
-		`SELECT substr(completed, $1, $2) FROM steps WHERE number IN (`+db.Places(3, len(numbers))+`) ORDER BY number`, args...)
+		`SELECT substr(completed, $1, $2) FROM steps WHERE number IN (`+db.Places(3, len(numbers))+`) ORDER BY number`,
+		args...)
 	if err != nil {
 		return nil, err
 	}

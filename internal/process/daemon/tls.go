@@ -103,8 +103,8 @@ func (p *Process) admitting(e config.Endpoint, tokens config.Tokens, next http.H
 	})
 }
 
-// callerOf returns who sends a request over TCP, or refuses it: the caller's token counts, or else its certificate. That
-// is judged anew for each request, because a connection can outlive it.
+// callerOf returns who sends a request over TCP, or refuses it: the caller's token counts, or else its certificate.
+// That is judged anew for each request, because a connection can outlive it.
 func (p *Process) callerOf(e config.Endpoint, tokens config.Tokens, r *http.Request) (wire.Caller, error) {
 	if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok && tokens != (config.Tokens{}) {
 		return callerBy(tokens, token, r.Method)

@@ -82,7 +82,8 @@ func (p *sidecar) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.transport.Load().RoundTrip(r)
 }
 
-func (p *sidecar) inVault(rule string, r *config.Credential, shared map[string]*vault.Secret) (credential.Source, error) {
+func (p *sidecar) inVault(rule string, r *config.Credential, shared map[string]*vault.Secret) (
+	credential.Source, error) {
 	if p.secrets == nil {
 		var err error
 		if p.secrets, err = keystore.Secrets(p.Keys, credentialRole); err != nil {

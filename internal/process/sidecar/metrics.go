@@ -42,7 +42,8 @@ var (
 		"Calls of a rule that were refused because its credential could not be had.", byRule, nil)
 )
 
-// credentialMetrics are the figures of the present configuration's credentials. A credential is renewed when it is used.
+// credentialMetrics are the figures of the present configuration's credentials. A credential is renewed when it is
+// used.
 type credentialMetrics struct{ *sidecar }
 
 // Describe implements [prometheus.Collector].

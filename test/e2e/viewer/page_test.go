@@ -1,5 +1,5 @@
-// Package viewer tests the page of posts open, and the console, in Chromium. It is a module of its own, because it drives the browser
-// with a library that the program does not need.
+// Package viewer tests the page of posts open, and the console, in Chromium. It is a module of its own, because it
+// drives the browser with a library that the program does not need.
 package viewer
 
 import (
