@@ -89,9 +89,9 @@ type recorded struct {
 	all map[string]dispute.Row
 }
 
-func (r *recorded) Put(row dispute.Row) {
+func (r *recorded) Put(row dispute.Row) error {
 	r.all[row.ID] = row
-	r.Memory.Put(row)
+	return r.Memory.Put(row)
 }
 
 // entries are those of the disputes' log, from which the stored state follows.
@@ -112,9 +112,12 @@ func (c *court) entries(t *testing.T) (all []dispute.Entry) {
 	must(t, c.Check(t.Context()))
 	stored := c.Store.Look(t.Context()) // the state follows from the log
 	for _, r := range rows.all {
-		text, err := stored.Row(r.ID)
+		want, err := json.Marshal(r.Value)
 		must(t, err)
-		check.WantEqual(t, text, r.Text)
+		var got json.RawMessage
+		_, err = stored.Row(r.ID, &got)
+		must(t, err)
+		check.WantEqual(t, string(got), string(want))
 		if r.Queue != "" {
 			waiting, err := stored.Queued(r.Queue, r.Due, 1000)
 			must(t, err)

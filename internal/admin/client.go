@@ -84,8 +84,8 @@ func send(ctx context.Context, e config.Peer, id *identity.Identity, method, pat
 	}
 	resp, err = client.Do(req)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("no answer at %s, which is not there: start the process, or name another endpoint by a "+
-			"flag, --dir, MEDIATOR_ADMIN or a context", e)
+		return nil, nil, fmt.Errorf("no answer at %s, which is not there (start the process, or name another endpoint by a "+
+			"flag, --dir, MEDIATOR_ADMIN or a context): %w", e, err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("no answer at %s (is the process running, and does it admit you?): %w", e, err)

@@ -2,9 +2,9 @@ package dispute
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -15,10 +15,10 @@ import (
 // entry is stored with the rows that it changes. So nothing must be replayed, and an audit replays in memory and
 // compares.
 type Rows interface {
-	// Row returns the text of a row, or nothing if there is none.
-	Row(id string) (text string, err error)
-	// Put adds or replaces a row. Later calls see it; an error is up to the caller's transaction.
-	Put(Row)
+	// Row reads the value of a row into v, a pointer, and reports whether there is such a row.
+	Row(id string, v any) (found bool, err error)
+	// Put adds or replaces a row. Later calls see it; it is stored with the caller's transaction.
+	Put(Row) error
 	// Queued returns rows of a queue that are due, the earliest first, at most most. Rows that were put meanwhile may be
 	// missing, or have left the queue.
 	Queued(queue string, until int64, most int) ([]Waiting, error)
@@ -29,7 +29,7 @@ type Rows interface {
 // Row is one row of a book's state.
 type Row struct {
 	Waiting
-	Text  string // JSON
+	Value any    // stored as JSON
 	At    int64  // time of the entry that put it; Unix seconds
 	Queue string // where it waits, or empty
 }
@@ -72,23 +72,18 @@ func (b *Book) load(id string, v any) bool {
 	if b.err != nil {
 		return false
 	}
-	text, err := b.rows.Row(id)
-	if err == nil && text != "" {
-		err = json.Unmarshal([]byte(text), v)
-	}
+	found, err := b.rows.Row(id, v)
 	if err != nil {
 		b.err = fmt.Errorf("dispute: the row %.200q of the log's state: %w", id, err)
 		return false
 	}
-	return text != ""
+	return found
 }
 
 func (b *Book) has(id string) bool { return b.load(id, new(any)) }
 
 func (b *Book) save(id string, v any, queue string, due int64) {
-	text, err := json.Marshal(v)
-	b.err = errors.Join(b.err, err)
-	b.rows.Put(Row{Waiting{id, due}, string(text), b.state.Last, queue})
+	b.err = errors.Join(b.err, b.rows.Put(Row{Waiting{id, due}, v, b.state.Last, queue}))
 }
 
 func loaded[V any](b *Book, id string) *V {
@@ -110,7 +105,7 @@ func (b *Book) saveSignal(s *SignalState) {
 	if s.Final {
 		queue = ""
 	}
-	b.save(rowSignal+s.SignalID, s, queue, s.Closes)
+	b.save(rowSignal+s.SignalID, *s, queue, s.Closes)
 }
 
 func (b *Book) saveDispute(d *State) {
@@ -127,7 +122,7 @@ func (b *Book) saveDispute(d *State) {
 			due = 0
 		}
 	}
-	b.save(rowDispute+d.DisputeID, d, queue, due)
+	b.save(rowDispute+d.DisputeID, *d, queue, due)
 }
 
 // changeSignal and changeDispute change what [Book.admits] has found.
@@ -180,18 +175,25 @@ func NewMemory() *Memory {
 }
 
 // Row implements [Rows].
-func (m *Memory) Row(id string) (string, error) { return m.rows[id].Text, nil }
+func (m *Memory) Row(id string, v any) (bool, error) {
+	r, ok := m.rows[id]
+	if ok {
+		reflect.ValueOf(v).Elem().Set(reflect.ValueOf(r.Value))
+	}
+	return ok, nil
+}
 
 // Put implements [Rows].
-func (m *Memory) Put(r Row) {
+func (m *Memory) Put(r Row) error {
 	delete(m.queues[m.rows[r.ID].Queue], r.ID)
 	if m.rows[r.ID] = r; r.Queue == "" {
-		return
+		return nil
 	}
 	if m.queues[r.Queue] == nil {
 		m.queues[r.Queue] = make(map[string]int64)
 	}
 	m.queues[r.Queue][r.ID] = r.Due
+	return nil
 }
 
 // Queued implements [Rows].

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -20,10 +21,15 @@ type Document struct{ ID, Text string }
 // Turn has the log of disputes for itself. It keeps what it adds until it ends.
 type Turn struct {
 	state
-	put       map[string]dispute.Row // or read, then without an id
+	put       map[string]written // or read, then without an id
 	steps     [][]any
 	entries   map[string][]string // for the logs of agents
 	documents map[string]string
+}
+
+type written struct {
+	dispute.Row
+	text string // the JSON of its value, or empty
 }
 
 const (
@@ -33,7 +39,7 @@ const (
 
 // Turn lets do add to the log of disputes. Turns of all replicas come one after the other.
 func (s *Store) Turn(ctx context.Context, do func(*Turn) error) error {
-	turn := &Turn{put: make(map[string]dispute.Row), entries: make(map[string][]string),
+	turn := &Turn{put: make(map[string]written), entries: make(map[string][]string),
 		documents: make(map[string]string)}
 	if s.db.Locked() == "" { // a file has one process, whose other writes need not wait while do judges
 		s.turns.Lock()
@@ -76,7 +82,12 @@ type record struct {
 const selectState = `SELECT id, text, due FROM state`
 
 // Row implements [dispute.Rows].
-func (s state) Row(id string) (text string, err error) {
+func (s state) Row(id string, v any) (found bool, err error) {
+	text, err := s.text(id)
+	return read(text, v, err)
+}
+
+func (s state) text(id string) (text string, err error) {
 	if !db.Storable(id) {
 		return "", nil
 	}
@@ -87,8 +98,15 @@ func (s state) Row(id string) (text string, err error) {
 	return text, err
 }
 
+func read(text string, v any, err error) (found bool, _ error) {
+	if err == nil && text != "" {
+		err = json.Unmarshal([]byte(text), v)
+	}
+	return text != "", err
+}
+
 // Put implements [dispute.Rows].
-func (state) Put(dispute.Row) {}
+func (state) Put(dispute.Row) error { return nil }
 
 // Queued implements [dispute.Rows].
 func (s state) Queued(queue string, until int64, most int) (all []dispute.Waiting, _ error) {
@@ -110,18 +128,22 @@ func (s state) Since(at int64) (ids []string, _ error) {
 }
 
 // Row implements [dispute.Rows].
-func (t *Turn) Row(id string) (text string, err error) {
-	if r, ok := t.put[id]; ok {
-		return r.Text, nil
+func (t *Turn) Row(id string, v any) (found bool, err error) {
+	w, ok := t.put[id]
+	if !ok {
+		if w.text, err = t.text(id); err == nil {
+			t.put[id] = w
+		}
 	}
-	if text, err = t.state.Row(id); err == nil {
-		t.put[id] = dispute.Row{Text: text}
-	}
-	return text, err
+	return read(w.text, v, err)
 }
 
 // Put implements [dispute.Rows].
-func (t *Turn) Put(r dispute.Row) { t.put[r.ID] = r }
+func (t *Turn) Put(r dispute.Row) error {
+	text, err := json.Marshal(r.Value)
+	t.put[r.ID] = written{r, string(text)}
+	return err
+}
 
 // Since implements [dispute.Rows].
 func (t *Turn) Since(at int64) ([]string, error) {
@@ -169,7 +191,7 @@ func (t *Turn) store(tx db.Tx) error {
 	var state, documents [][]any
 	for _, id := range slices.Sorted(maps.Keys(t.put)) {
 		if r := t.put[id]; r.ID != "" {
-			state = append(state, []any{r.ID, r.Text, r.At, r.Queue, r.Due})
+			state = append(state, []any{r.ID, r.text, r.At, r.Queue, r.Due})
 		}
 	}
 	for id, text := range t.documents {

@@ -25,7 +25,8 @@ func add(t *testing.T, turn *store.Turn, n int64) dispute.Step {
 	next, err := book.Next(dispute.Entry{At: n, Violation: &dispute.Violation{Agent: agent, Rule: dispute.RuleRate,
 		Document: fmt.Sprintf("%064x", n)}})
 	must(t, errors.Join(err, turn.Add(next, store.Document{ID: fmt.Sprint("d", n), Text: "text"}), book.Take(next)))
-	turn.Put(dispute.Row{Waiting: dispute.Waiting{ID: fmt.Sprint("w", n), Due: 100 - n}, Text: "{}", At: n, Queue: "q"})
+	must(t, turn.Put(dispute.Row{Waiting: dispute.Waiting{ID: fmt.Sprint("w", n), Due: 100 - n}, Value: "here", At: n,
+		Queue: "q"}))
 	return next
 }
 
@@ -72,10 +73,12 @@ func TestTurns(t *testing.T) {
 		must(t, err)
 		slices.Sort(late)
 		check.WantEqual(t, late, []string{"agent/" + agent, "log", "w6"})
-		for id, want := range map[string]string{"w1": "{}", "w7": "", "\x00": "", "\xff": ""} {
-			got, err := rows.Row(id)
+		for id, want := range map[string]string{"w1": "here", "w7": "", "\x00": "", "\xff": ""} {
+			var got string
+			found, err := rows.Row(id, &got)
 			must(t, err)
 			check.WantEqual(t, got, want)
+			check.WantEqual(t, found, want != "")
 		}
 		document, err := one.Document(ctx, "d3")
 		must(t, err)
