@@ -82,7 +82,7 @@ func (c *call) route(t upstream.Target) {
 	c.target = t
 	c.record.Host = t.Address()
 	c.record.Path = c.r.URL.EscapedPath() // no query: it may hold secrets
-	c.record.Scheme, c.record.QueryNames = t.Scheme, queryNames(c.r.URL.RawQuery)
+	c.record.Scheme, c.record.QueryNames = t.Scheme, wire.QueryNames(c.r.URL.RawQuery)
 	c.record.Carries = carries(c.r.Header)
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"mime"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -83,7 +82,7 @@ func (c *call) learn(to *rules.Endpoint, err error) (*rules.Endpoint, error) {
 	empty := c.r.ContentLength == 0 // also over HTTP/2, where a body of unknown length has -1
 	switch {
 	case match.IsRead(c.r.Method):
-		if empty && !mayMutate(c.r.URL) {
+		if empty && !graphql.MayMutate(c.r.URL) {
 			return &rules.Endpoint{Rules: []rules.Rule{learning}}, nil
 		}
 	case c.r.Method == http.MethodPost:
@@ -105,20 +104,6 @@ func learnt(to *rules.Endpoint, err error) error {
 		return refusal.New("learning_refused", "%s", d.Detail)
 	}
 	return err
-}
-
-// mayMutate reports whether some GraphQL server may read more than queries in a URL.
-func mayMutate(u *url.URL) bool {
-	found := false
-	for name, value := range wire.Parameters(u.RawQuery) {
-		name = wire.FoldParameter(name)
-		found = found || (name == "query" || name == "extensions") && strings.Contains(value, "{")
-	}
-	if !found {
-		return false
-	}
-	operations, err := graphql.ReadGet(u)
-	return err != nil || slices.ContainsFunc(operations, func(o graphql.Operation) bool { return o.Type != graphql.Query })
 }
 
 // spoils are the codes after which a session is unfit to learn rules from.
@@ -157,25 +142,4 @@ func carries(h http.Header) string {
 		return "other"
 	}
 	return kind
-}
-
-const maxQueryNames = 32
-
-// parameterName is the form of a name that is no secret: a query may be a token without a name.
-var parameterName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_.$\[\]-]{0,39}$`)
-
-// queryNames returns the names of a query's parameters, without their values.
-func queryNames(query string) (names []string) {
-	for param := range strings.SplitSeq(query, "&") {
-		name, _, valued := strings.Cut(param, "=")
-		name, err := url.QueryUnescape(name)
-		if len(names) == maxQueryNames {
-			break
-		}
-		if valued && err == nil && parameterName.MatchString(name) && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }

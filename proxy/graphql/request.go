@@ -5,9 +5,11 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
@@ -122,4 +124,18 @@ func (p *parameters) operations() ([]Operation, error) {
 
 func malformed(format string, args ...any) error {
 	return refusal.New("message_malformed", format, args...)
+}
+
+// MayMutate reports whether some GraphQL server may read more than queries in a URL.
+func MayMutate(u *url.URL) bool {
+	found := false
+	for name, value := range wire.Parameters(u.RawQuery) {
+		name = wire.FoldParameter(name)
+		found = found || (name == "query" || name == "extensions") && strings.Contains(value, "{")
+	}
+	if !found {
+		return false
+	}
+	operations, err := ReadGet(u)
+	return err != nil || slices.ContainsFunc(operations, func(o Operation) bool { return o.Type != Query })
 }
