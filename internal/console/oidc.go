@@ -101,7 +101,7 @@ func parseAttempt(cookie string) (a attempt) {
 	return attempt{verifier, string(raw)}
 }
 
-// derived returns the state or the nonce of the attempt, from which nobody finds the verifier.
+// derived returns the state or the nonce of the attempt. They do not give the verifier away.
 func (a attempt) derived(name string) string {
 	sum := sha256.Sum256([]byte(name + " " + a.verifier))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
@@ -226,7 +226,7 @@ func (p *provider) roleOf(claim json.RawMessage) role {
 	return nothing
 }
 
-// failLogin shows and logs why the provider logs nobody in.
+// failLogin shows and logs why a login at the provider failed.
 func (s *Server) failLogin(w http.ResponseWriter, err error) {
 	refused := refusal.New("console_login_failed", "the OpenID provider %s: %.400s", s.provider.Issuer, err)
 	s.Log.Warn("login failed", zap.Error(refused))
