@@ -24,6 +24,7 @@ var fileKinds = []struct {
 	{"control", "control plane (mediator control)", reflect.TypeFor[Control](), loads((*Control).checkAll)},
 	{"reputation", "node (mediator reputation)", reflect.TypeFor[Reputation](), loads((*Reputation).checkAll)},
 	{"client", "operator's client", reflect.TypeFor[Client](), loads((*Client).checkAll)},
+	{"console", "console (mediator console)", reflect.TypeFor[Console](), loads((*Console).checkAll)},
 	{"contexts", "file of contexts", reflect.TypeFor[Contexts](), loads((*Contexts).checkAll)},
 	{"registrar", "registrar (mediator registrar)", reflect.TypeFor[Registrar](), loads((*Registrar).checkAll)},
 	{"root", "root key", reflect.TypeFor[RootKey](), loads((*RootKey).checkAll)},

@@ -120,8 +120,8 @@ func (c *Sidecar) addRuleError(err error, f *findings) {
 }
 
 func (c *Sidecar) checkEndpoints(f *findings) {
-	if at, err := netip.ParseAddrPort(c.ConsoleAddress()); err != nil || !at.Addr().IsLoopback() {
-		f.Add("console", "must be an address of loopback with a port, not %q", c.Console)
+	if _, err := netip.ParseAddrPort(c.ConsoleAddress()); err != nil {
+		f.Add("console", "must be an IP address with a port, not %q", c.Console)
 	}
 	if c.Runtime == "" && c.TLS == nil {
 		f.Add("runtime", "is required without tls; with tls, the certificate names the runtime")

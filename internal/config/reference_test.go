@@ -104,6 +104,7 @@ var titles = map[string]string{
 	"serve": "The sidecar: `mediator serve`", "trigger": "The trigger service: `mediator trigger`",
 	"control": "The control plane: `mediator control`", "reputation": "The node: `mediator reputation`",
 	"registrar": "The registrar: `mediator registrar`", "client": "An operator's client: `https://HOST:PORT,FILE`",
+	"console":  "A console for a team: `mediator console --config`",
 	"contexts": "An operator's contexts: `~/.config/mediator/contexts.yaml`",
 	"root":     "A root key in Vault or a PKCS #11 token: `--registry-key`, `--auditor-key`",
 }
@@ -162,7 +163,8 @@ func writeReference(w io.Writer) error {
 
 - Files are strict YAML: an unknown key, a duplicate key, a key without a value or a second document is an error.
 - `+"`mediator config check FILE`"+` checks a file as its process would.
-- `+"`mediator config schema serve|trigger|control|reputation|registrar|client|contexts|root`"+` prints a JSON Schema.
+- `+"`mediator config schema serve|trigger|control|reputation|registrar|client|console|contexts|root`"+` prints a JSON
+  Schema.
 - Relative paths start at the file's own folder. Durations are written like 15s.
 - Keys in **bold** are required. Any other key without a stated default is empty, false or off.
 - A [reload](operations/reload.md) applies changes of *reloadable* keys and of keys below them. Others need a restart.

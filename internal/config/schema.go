@@ -15,5 +15,6 @@ func Schema(name string) (map[string]any, error) {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("%q is not serve, trigger, control, reputation, registrar, client, contexts or root", name)
+	return nil, fmt.Errorf("%q is not serve, trigger, control, reputation, registrar, client, console, contexts or root",
+		name)
 }

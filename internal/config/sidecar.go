@@ -29,8 +29,7 @@ type Sidecar struct {
 	Guard *Guard `yaml:"guard"`
 	// Admin is the endpoint for operators, out of agents' reach.
 	Admin Admin `yaml:"admin" need:"yes"`
-	// Console is the loopback address of mediator console, which the sidecar and `guard` refuse to agents. Default
-	// 127.0.0.1:8184.
+	// Console is the address of mediator console, which the sidecar and `guard` refuse to agents. Default 127.0.0.1:8184.
 	Console string `yaml:"console" is:"address"`
 	// State is the ledger's folder, which must belong to the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`

@@ -3,6 +3,7 @@
 //
 //	console.go   the handler: who may ask what, and the headers of every answer
 //	login.go     one-time codes and the sessions of browsers
+//	oidc.go      the login at an OpenID provider
 //	serve.go     the listeners, and the confinement of the process
 //	source.go    questions to the processes
 //	live.go      news of ended calls for open pages
@@ -19,6 +20,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
@@ -38,9 +41,12 @@ type Options struct {
 	Trust config.Trust
 	// Judge verifies a record as mediator verify does; nil verifies none.
 	Judge func(context.Context, admin.Record) ([]Result, error)
-	// URL is the address of the console as browsers see it.
+	// URL is the address of the console as browsers see it. With a Team it begins with https.
 	URL *url.URL
-	Now func() time.Time
+	// Team says who else may log in; nil lets only the holders of one-time codes.
+	Team *config.Console
+	Now  func() time.Time
+	Log  *zap.Logger
 }
 
 // Result is a single result of a verification. It says nothing about the others.
@@ -53,24 +59,28 @@ type Result struct {
 // Server answers browsers.
 type Server struct {
 	Options
-	logins logins
-	live   live
-	mux    *http.ServeMux
+	provider *provider // nil without a Team
+	logins   logins
+	live     live
+	mux      *http.ServeMux
 }
 
 // page returns what a template shows for a request.
 type page func(*Server, *http.Request) (view, error)
 
-// routes are the pages. Besides them there are /login, /live and the files in static.
-var routes = map[string]page{
-	"/{$}":           (*Server).now,
-	"/feed":          (*Server).feed,
-	"/posts/{id}":    (*Server).post,
-	"/sessions":      (*Server).sessions,
-	"/sessions/{id}": (*Server).session,
-	"/agents":        (*Server).agents,
-	"/keys":          (*Server).keys,
-	"/manifest":      (*Server).manifest,
+// routes are the pages, and who may see them. Besides them there are /login, /logout, /live and the files in static.
+var routes = map[string]struct {
+	page page
+	from role
+}{
+	"/{$}":           {(*Server).now, summaries},
+	"/feed":          {(*Server).feed, everything},
+	"/posts/{id}":    {(*Server).post, everything},
+	"/sessions":      {(*Server).sessions, everything},
+	"/sessions/{id}": {(*Server).session, everything},
+	"/agents":        {(*Server).agents, summaries},
+	"/keys":          {(*Server).keys, summaries},
+	"/manifest":      {(*Server).manifest, summaries},
 }
 
 //go:embed static
@@ -88,11 +98,17 @@ func New(o Options) *Server {
 	})
 	s.mux.HandleFunc("GET /login", s.showLogin)
 	s.mux.HandleFunc("POST /login", s.login)
-	s.mux.HandleFunc("GET /live", s.loggedIn(s.live.serve))
-	for path, page := range routes {
-		s.mux.HandleFunc("GET "+path, s.loggedIn(s.show(page)))
+	s.mux.HandleFunc("POST /logout", s.logout)
+	if o.Team != nil {
+		s.provider = newProvider(o.Team, o.URL, o.Now)
+		s.mux.HandleFunc("GET /login/provider", s.askProvider)
+		s.mux.HandleFunc("GET "+callback, s.believeProvider)
 	}
-	s.mux.HandleFunc("/", s.loggedIn(func(w http.ResponseWriter, r *http.Request) {
+	s.mux.HandleFunc("GET /live", s.loggedIn(summaries, s.live.serve))
+	for path, route := range routes {
+		s.mux.HandleFunc("GET "+path, s.loggedIn(route.from, s.show(route.page)))
+	}
+	s.mux.HandleFunc("/", s.loggedIn(summaries, func(w http.ResponseWriter, r *http.Request) {
 		fail(w, refusal.New("not_found", "the console has no page %.100q for %.20s", r.URL.Path, r.Method))
 	}))
 	return s
@@ -120,17 +136,30 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.URL.Scheme, s.URL.Host, r.Host, origin))
 		return
 	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	s.mux.ServeHTTP(w, r)
 }
 
-// loggedIn sends a browser without a session to the login.
-func (s *Server) loggedIn(next http.HandlerFunc) http.HandlerFunc {
+// answerTime bounds the time in which a browser takes an answer. Pages that stay open set it anew.
+const answerTime = time.Minute
+
+// loggedIn sends a browser without a session to the login, and refuses one whose role is below from.
+func (s *Server) loggedIn(from role, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if cookie, err := r.Cookie(s.cookie()); err != nil || !s.logins.knows(cookie.Value, s.Now()) {
-			http.Redirect(w, r, "/login", http.StatusSeeOther)
-			return
+		may := nothing
+		if cookie, err := r.Cookie(s.cookie()); err == nil {
+			may = s.logins.role(cookie.Value, s.Now())
 		}
-		next(w, r)
+		switch {
+		case may == nothing && s.provider != nil:
+			http.Redirect(w, r, link("/login", "to", r.URL.RequestURI()), http.StatusSeeOther)
+		case may == nothing:
+			http.Redirect(w, r, "/login", http.StatusSeeOther)
+		case may < from:
+			fail(w, refusal.New("console_denied", "your groups may see only the pages without calls"))
+		default:
+			next(w, r)
+		}
 	}
 }
 

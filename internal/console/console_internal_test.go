@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/own"
@@ -25,10 +28,16 @@ type asking struct {
 
 func newAsking(t *testing.T, at string) *asking {
 	t.Helper()
+	return newTeam(t, at, nil)
+}
+
+func newTeam(t *testing.T, at string, team *config.Console) *asking {
+	t.Helper()
 	u, err := url.Parse(at)
 	check.Must(t, err)
 	a := &asking{now: time.Unix(1_800_000_000, 0)}
-	a.Server = New(Options{Admin: "unix:/nowhere/admin.sock", URL: u, Now: func() time.Time { return a.now }})
+	a.Server = New(Options{Admin: "unix:/nowhere/admin.sock", URL: u, Team: team, Log: zap.NewNop(),
+		Now: func() time.Time { return a.now }})
 	return a
 }
 
@@ -93,6 +102,12 @@ func TestRoutes(t *testing.T) {
 	}
 	if resp := a.ask(http.MethodGet, "/", ""); resp.StatusCode != http.StatusOK {
 		t.Errorf("without a sidecar: %d", resp.StatusCode)
+	}
+	if resp := a.ask(http.MethodPost, "/logout", ""); resp.Cookies()[0].MaxAge >= 0 {
+		t.Error("the browser keeps the cookie")
+	}
+	if resp := a.ask(http.MethodGet, "/", ""); resp.Header.Get("Location") != "/login" {
+		t.Errorf("after the logout: %d", resp.StatusCode)
 	}
 }
 

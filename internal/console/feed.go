@@ -93,7 +93,7 @@ func (s *Server) feed(r *http.Request) (view, error) {
 	}
 	p := feedPage{Filter: f, States: states, Flows: proxy.Flows[:], Live: f.Cursor == "" && f.Until == ""}
 	rules := ask[own.Rules](r.Context(), s.Admin, "/v1/rules").Is.Rules
-	if f.State == "" && f.Cursor == "" {
+	if f.State == "" && f.Cursor == "" && f.Key == "" { // no index has both the key and the state
 		for _, state := range []ledger.State{ledger.StateRefused, ledger.StateFailed} {
 			of := f
 			of.State = state

@@ -50,3 +50,13 @@ func (s *Server) keys(r *http.Request) (view, error) {
 	}
 	return view{"keys", "Keys", p}, nil
 }
+
+// postsBy returns the page with the posts that a version of a key signed. Of an earlier version it begins at the last
+// one: to find that among all later posts takes long.
+func postsBy(v keyring.Version) string {
+	var until string
+	if v.Use != nil && v.Use.Posts > 0 && (v.Signs == nil || !*v.Signs) {
+		until = v.Use.Last.Add(time.Second).UTC().Format(time.RFC3339)
+	}
+	return link("/feed", "key", v.KeyID, "until", until)
+}

@@ -40,7 +40,7 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	to := http.NewResponseController(w)
 	text := "retry: 3000\n\n"
 	for {
-		_ = to.SetWriteDeadline(time.Now().Add(time.Minute))
+		_ = to.SetWriteDeadline(time.Now().Add(answerTime))
 		if _, err := fmt.Fprint(w, text); err != nil || to.Flush() != nil {
 			return
 		}

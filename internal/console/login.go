@@ -15,21 +15,35 @@ import (
 const codeLife, sessionLife = 10 * time.Minute, 12 * time.Hour
 
 // maxLogins bounds the codes, and the sessions. The one that ends first makes room.
-const maxLogins = 64
+const maxLogins = 1024
 
-// tickets are random texts with their ends. Only their hashes are kept, so that finding one takes as long as not
-// finding it.
-type tickets map[[sha256.Size]byte]time.Time
+// role is what a session may see.
+type role int
 
-func (t *tickets) make(until, now time.Time) string {
+const (
+	nothing   role = iota
+	summaries      // the pages without calls
+	everything
+)
+
+// ticket says what the holder of a random text may see, and until when.
+type ticket struct {
+	role role
+	end  time.Time
+}
+
+// tickets have only the hashes of the texts, so that finding one takes as long as not finding it.
+type tickets map[[sha256.Size]byte]ticket
+
+func (t *tickets) make(new ticket, now time.Time) string {
 	if *t == nil {
 		*t = make(tickets)
 	}
 	var first [sha256.Size]byte
-	for hash, end := range *t {
-		if !now.Before(end) {
+	for hash, one := range *t {
+		if !now.Before(one.end) {
 			delete(*t, hash)
-		} else if found, ok := (*t)[first]; !ok || end.Before(found) {
+		} else if found, ok := (*t)[first]; !ok || one.end.Before(found.end) {
 			first = hash
 		}
 	}
@@ -37,12 +51,16 @@ func (t *tickets) make(until, now time.Time) string {
 		delete(*t, first)
 	}
 	text := rand.Text()
-	(*t)[sha256.Sum256([]byte(text))] = until
+	(*t)[sha256.Sum256([]byte(text))] = new
 	return text
 }
 
-func (t tickets) knows(text string, now time.Time) bool {
-	return now.Before(t[sha256.Sum256([]byte(text))])
+// role returns nothing for an unknown text, and for one that has ended.
+func (t tickets) role(text string, now time.Time) role {
+	if one := t[sha256.Sum256([]byte(text))]; now.Before(one.end) {
+		return one.role
+	}
+	return nothing
 }
 
 // logins has the unused one-time codes, and the sessions of browsers.
@@ -54,24 +72,37 @@ type logins struct {
 func (l *logins) code(now time.Time) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.codes.make(now.Add(codeLife), now)
+	return l.codes.make(ticket{everything, now.Add(codeLife)}, now)
 }
 
 // exchange uses up a code and returns the name of a new session.
 func (l *logins) exchange(code string, now time.Time) (session string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.codes.knows(code, now) {
+	if l.codes.role(code, now) == nothing {
 		return "", false
 	}
 	delete(l.codes, sha256.Sum256([]byte(code)))
-	return l.sessions.make(now.Add(sessionLife), now), true
+	return l.sessions.make(ticket{everything, now.Add(sessionLife)}, now), true
 }
 
-func (l *logins) knows(session string, now time.Time) bool {
+// begin returns the name of a new session.
+func (l *logins) begin(new ticket, now time.Time) (session string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.sessions.knows(session, now)
+	return l.sessions.make(new, now)
+}
+
+func (l *logins) role(session string, now time.Time) role {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sessions.role(session, now)
+}
+
+func (l *logins) end(session string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sessions, sha256.Sum256([]byte(session)))
 }
 
 // LoginURL returns a URL that logs in one browser, once, within ten minutes.
@@ -79,33 +110,65 @@ func (s *Server) LoginURL() string {
 	return s.URL.JoinPath("login").String() + "?" + url.Values{"code": {s.logins.code(s.Now())}}.Encode()
 }
 
-// cookie returns the name of the session's cookie. The prefix makes browsers refuse it without TLS.
-func (s *Server) cookie() string {
+// cookie returns the name of the session's cookie.
+func (s *Server) cookie() string { return s.prefix() + "console" }
+
+// prefix makes browsers refuse a cookie without TLS, or from another host of the domain.
+func (s *Server) prefix() string {
 	if s.URL.Scheme == "https" {
-		return "__Host-console"
+		return "__Host-"
 	}
-	return "console"
+	return ""
 }
 
-func (s *Server) setCookie(w http.ResponseWriter, session string) {
-	http.SetCookie(w, &http.Cookie{Name: s.cookie(), Value: session, Path: "/", HttpOnly: true,
-		SameSite: http.SameSiteStrictMode, Secure: s.URL.Scheme == "https", MaxAge: int(sessionLife.Seconds())})
+// setCookie sets a cookie, or removes it after a life of zero. A strict one is sent only from the console's own pages.
+func (s *Server) setCookie(w http.ResponseWriter, name, value string, life time.Duration, site http.SameSite) {
+	seconds := int(life.Seconds())
+	if seconds == 0 {
+		seconds = -1 // zero would not be written
+	}
+	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, SameSite: site,
+		Secure: s.URL.Scheme == "https", MaxAge: seconds})
+}
+
+// loginPage offers the ways to log in.
+type loginPage struct {
+	Code   string
+	Issuer string // of the OpenID provider; empty if there is none
+	To     string // the page that was asked for
 }
 
 // showLogin shows the form that uses a code. A GET uses none up: programs that look at links for people make those.
 func (s *Server) showLogin(w http.ResponseWriter, r *http.Request) {
-	view{"login", "Log in", struct{ Code string }{r.URL.Query().Get("code")}}.write(w, http.StatusOK)
+	p := loginPage{Code: r.URL.Query().Get("code"), To: r.URL.Query().Get("to")}
+	if s.provider != nil {
+		p.Issuer = s.provider.Issuer
+	}
+	view{"login", "Log in", p}.write(w, http.StatusOK)
 }
 
-const maxForm = 4 << 10 // bytes
+const (
+	maxForm  = 4 << 10 // bytes
+	formTime = 10 * time.Second
+)
 
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(formTime)) // strangers can send forms
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	session, ok := s.logins.exchange(r.PostFormValue("code"), s.Now())
 	if !ok {
 		fail(w, refusal.New("console_refused", "the code is unknown, used or older than %s", codeLife))
 		return
 	}
-	s.setCookie(w, session)
+	s.setCookie(w, s.cookie(), session, sessionLife, http.SameSiteStrictMode)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// logout ends the browser's session here. The OpenID provider may still know the user.
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie(s.cookie()); err == nil {
+		s.logins.end(cookie.Value)
+	}
+	s.setCookie(w, s.cookie(), "", 0, http.SameSiteStrictMode)
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -31,21 +30,21 @@ type Login struct {
 const LoginPath = "/v1/login"
 
 // browserLimits bound the connections of browsers. The news for a page have no end.
-var browserLimits = daemon.Limits{Connections: 128, PerAddress: 128, Header: 10 * time.Second}
+var browserLimits = daemon.Limits{Connections: 512, PerAddress: 128, Header: 10 * time.Second}
 
-// Run serves a console at a loopback address until ctx ends. Its unix socket, for its own user and root, gives out URLs
-// that log in. It calls ready with the first one. reads are the files, beside those of o.Trust, that o.Judge reads. The
-// process confines itself.
+// Run serves a console until ctx ends: at a loopback address, or at any one if its team has a TLS certificate. Its unix
+// socket, for its own user and root, gives out URLs that log in. It calls ready with the first one. reads are the
+// files, beside those of o.Trust, that o.Judge reads. The process confines itself.
 func (s *Server) Run(ctx context.Context, listen, socket string, reads []string, ready func(login string)) error {
-	browsers, err := listenLoopback(listen)
+	group, ctx := errgroup.WithContext(ctx)
+	browsers, err := s.listen(ctx, group, listen)
 	if err != nil {
 		return err
 	}
 	for _, l := range browsers {
 		defer l.Close()
 	}
-	log := zap.NewNop()
-	operators, err := daemon.Listen(config.Endpoint{Unix: socket}, nil, log)
+	operators, err := daemon.Listen(config.Endpoint{Unix: socket}, nil, s.Log)
 	if err != nil {
 		return err
 	}
@@ -62,12 +61,22 @@ func (s *Server) Run(ctx context.Context, listen, socket string, reads []string,
 		wire.Write(w, Login{s.LoginURL()}, nil)
 	})
 	ready(s.LoginURL())
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return daemon.Serve(ctx, operators, mux, daemon.Limits{}, time.Second, log) })
+	group.Go(func() error { return daemon.Serve(ctx, operators, mux, daemon.Limits{}, time.Second, s.Log) })
 	for _, l := range browsers {
-		group.Go(func() error { return daemon.Serve(ctx, l, s, browserLimits, time.Second, log) })
+		group.Go(func() error { return daemon.Serve(ctx, l, s, browserLimits, time.Second, s.Log) })
 	}
 	return group.Wait()
+}
+
+func (s *Server) listen(ctx context.Context, group *errgroup.Group, at string) ([]net.Listener, error) {
+	if s.Team == nil || s.Team.TLSCertificate == "" {
+		return listenLoopback(at)
+	}
+	l, err := daemon.ListenTLS(ctx, group, at, s.Team.TLSCertificate, s.Team.TLSKey, s.Log)
+	if err != nil {
+		return nil, refusal.New("listen_failed", "%v", err)
+	}
+	return []net.Listener{l}, nil
 }
 
 // listenLoopback listens at a loopback address, and at its port of both addresses that a browser finds for a name below
@@ -75,7 +84,8 @@ func (s *Server) Run(ctx context.Context, listen, socket string, reads []string,
 func listenLoopback(listen string) (all []net.Listener, err error) {
 	at, err := netip.ParseAddrPort(listen)
 	if err != nil || !at.Addr().IsLoopback() {
-		return nil, refusal.New("listen_failed", "the console listens on loopback, which %q is not", listen)
+		return nil, refusal.New("listen_failed", "without a TLS certificate the console listens on loopback, which %q is not",
+			listen)
 	}
 	names := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback(), at.Addr()}
 	for i, addr := range names {
@@ -117,6 +127,10 @@ func (s *Server) confined(socket string, reads []string) (confine.Limits, error)
 			return l, err
 		}
 		reads = append(reads, file, c.Certificate, c.Key, c.TokenFile, c.Authorities)
+		l.AnyConnect = true
+	}
+	if t := s.Team; t != nil {
+		reads = append(reads, t.TLSCertificate, t.TLSKey, t.SecretFile)
 		l.AnyConnect = true
 	}
 	for _, path := range reads {

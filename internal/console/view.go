@@ -24,7 +24,7 @@ type view struct {
 var pages embed.FS
 
 // templates are the pages by name. Each has the layout and the parts.
-var templates = parse("now", "feed", "post", "sessions", "session", "agents", "keys", "manifest", "login", "error")
+var templates = parse("now", "feed", "post", "sessions", "session", "agents", "keys", "manifest", "login", "entered", "error")
 
 func parse(names ...string) map[string]*template.Template {
 	all := make(map[string]*template.Template)
@@ -57,6 +57,7 @@ var functions = template.FuncMap{
 	"short": short,
 	"shape": func(s ledger.State) string { return shapes[s] },
 	"link":  link,
+	"posts": postsBy,
 	"until": until,
 	"words": func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 	"yes":   func(b *bool) bool { return b != nil && *b },

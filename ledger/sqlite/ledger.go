@@ -177,7 +177,7 @@ func (l *Ledger) insert(tx *sql.Tx, r ledger.Record) error {
 		_, err = l.exec(tx, insertArtifacts, artifacts)
 	}
 	if err == nil && keys.ID != 0 {
-		_, err = l.exec(tx, insertKeySet, keys.ID, keys.Kids)
+		_, err = l.exec(tx, insertKeySet, keys.ID, keys.Kids, r.Started.UnixMilli())
 	}
 	if err == nil && r.State.Whole() {
 		err = l.unexported(tx, r.ID)

@@ -11,13 +11,19 @@ var dialect = tables.Dialect{
 	ByKeys:    `INDEXED BY posts_keys `,
 	Artifacts: artifactsOf,
 	Sets:      `SELECT value FROM json_each($8)`,
+	KeyUses: `SELECT kids, ` + edge + `started >= first ORDER BY started LIMIT 1), ` + edge +
+		`started <= last ORDER BY started DESC LIMIT 1), n FROM key_sets WHERE n > 0`,
 }
+
+// edge begins to select the first or the last record of a key set. Pruning leaves the set's own first and last, from
+// which the search begins.
+const edge = `(SELECT started FROM posts INDEXED BY posts_keys WHERE keys > 0 AND keys = key_sets.id AND `
 
 const artifactsOf = `(SELECT artifacts FROM artifacts WHERE artifacts.seq = posts.seq)`
 
 // The cost of a post must not grow with the tables. So seq only rises, and an index on a column that many rows share
 // ends in started and seq: lists are read from its end, and new rows come near the end.
-var schema = Schema{Version: 4, Forgets: "the records, and which keys are consumed: they could be used again",
+var schema = Schema{Version: 5, Forgets: "the records, and which keys are consumed: they could be used again",
 	Statements: `
 CREATE TABLE used ( -- in the order in which they were used, which is that in which they expire, but for a few
 	seq     INTEGER PRIMARY KEY,
@@ -44,10 +50,16 @@ CREATE INDEX posts_started ON posts (started);
 CREATE INDEX posts_state ON posts (state, started) WHERE state <> 'forwarded'; -- forwarded is that of nearly all
 CREATE INDEX posts_session ON posts (session, started) WHERE session <> '';
 CREATE INDEX posts_keys ON posts (started, seq, keys) WHERE keys > 0; -- new rows come at its end
-CREATE TABLE key_sets ( -- few: a record changes nothing here unless a key was rotated. Pruning leaves them
-	id   INTEGER PRIMARY KEY,
-	kids TEXT NOT NULL -- JSON
+CREATE TABLE key_sets ( -- few. Pruning leaves them
+	id    INTEGER PRIMARY KEY,
+	kids  TEXT NOT NULL,    -- JSON
+	first INTEGER NOT NULL, -- Unix milliseconds: no record of the set started earlier
+	last  INTEGER NOT NULL, -- nor later
+	n     INTEGER NOT NULL  -- records
 );
+CREATE TRIGGER posts_removed AFTER DELETE ON posts WHEN old.keys > 0 BEGIN
+	UPDATE key_sets SET n = n - 1 WHERE id = old.keys;
+END;
 CREATE TABLE artifacts ( -- of the record with the same seq
 	seq       INTEGER PRIMARY KEY,
 	artifacts TEXT NOT NULL -- JSON
@@ -113,9 +125,10 @@ CREATE TABLE tree ( -- one row
 );`}
 
 const (
-	insertKey       = `INSERT INTO used (id, kind, expires) VALUES (?, ?, ?)`
-	insertPost      = `INSERT INTO posts (id, flow, state, session, started, keys, record) VALUES (?, ?, ?, ?, ?, ?, ?)`
-	insertKeySet    = `INSERT INTO key_sets (id, kids) VALUES (?, ?) ON CONFLICT DO NOTHING`
+	insertKey    = `INSERT INTO used (id, kind, expires) VALUES (?, ?, ?)`
+	insertPost   = `INSERT INTO posts (id, flow, state, session, started, keys, record) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	insertKeySet = `INSERT INTO key_sets (id, kids, first, last, n) VALUES (?1, ?2, ?3, ?3, 1) ON CONFLICT
+		DO UPDATE SET first = min(first, excluded.first), last = max(last, excluded.last), n = n + 1`
 	insertArtifacts = `INSERT INTO artifacts (seq, artifacts) VALUES (last_insert_rowid(), ?)`
 	updatePost      = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
 

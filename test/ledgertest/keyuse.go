@@ -44,6 +44,9 @@ func runKeyUses(t *testing.T, open func(t *testing.T, place string) ledger.Store
 	wants(ledger.KeyUse{KeyID: "a:v1", First: at(1), Last: at(1), Posts: 1},
 		ledger.KeyUse{KeyID: "a:v2", First: at(3), Last: at(5), Posts: 2},
 		ledger.KeyUse{KeyID: "b:v1", First: at(1), Last: at(5), Posts: 4})
+	check.Must(t, s.Finish(ctx, by("post_1", 1)), s.Prune(ctx, at(4).Add(time.Hour)))
+	wants(ledger.KeyUse{KeyID: "a:v2", First: at(5), Last: at(5), Posts: 1},
+		ledger.KeyUse{KeyID: "b:v1", First: at(4), Last: at(5), Posts: 2})
 }
 
 // runKeyLists tests lists by signing key.

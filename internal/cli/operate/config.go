@@ -75,9 +75,9 @@ func configCheck() *cobra.Command {
 
 func configSchema() *cobra.Command {
 	return &cobra.Command{
-		Use:     "schema serve|trigger|control|reputation|registrar|client|contexts|root",
+		Use:     "schema serve|trigger|control|reputation|registrar|client|console|contexts|root",
 		Short:   "Print the JSON Schema of a configuration file",
-		Args:    cli.ExactArgs(1, "one of serve, trigger, control, reputation, registrar, client, contexts, root"),
+		Args:    cli.ExactArgs(1, "one of serve, trigger, control, reputation, registrar, client, console, contexts, root"),
 		Example: `  mediator config schema serve > mediator.schema.json`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := config.Schema(args[0])

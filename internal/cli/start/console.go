@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/console"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/internal/process/daemon"
 )
 
@@ -28,16 +29,18 @@ import (
 func Console() *cobra.Command {
 	o := console.Options{Now: time.Now}
 	var judge chain.JudgeFlags
-	var socket, at string
+	var socket, at, team string
 	c := &cobra.Command{
 		Use: "console", Short: "Show what the mediator does, as pages for a browser on this machine", Args: cli.NoArgs,
 		Example: `  mediator console
   mediator console --admin unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock \
-      --registry registry.jwk --auditor auditor.jwk --bundle trust.json`,
+      --registry registry.jwk --auditor auditor.jwk --bundle trust.json
+  mediator console --config console.yaml --url https://console.example.com`,
 		Long: `Serves read-only pages: what happens now, each call as it ends, each post with its evidence, sessions, agents,
-keys and the manifest. It listens on loopback, at the address that the sidecar's configuration names (console), and
-prints a URL that logs in one browser, once, within ten minutes. If a console runs at --socket already, as with mediator
-dev, it prints a URL of that one and ends.`,
+keys and the manifest. It listens at the address that the sidecar's configuration names (console), and prints a URL that
+logs in one browser, once, within ten minutes. With --config, members of an OpenID provider's groups log in too, and the
+address need not be on loopback. If a console runs at --socket already, as with mediator dev, it prints a URL of that
+one and ends.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if login, ok := running(c.Context(), socket); ok {
 				return cli.Print(c, false, nil, login)
@@ -60,11 +63,22 @@ dev, it prints a URL of that one and ends.`,
 			if err != nil {
 				return err
 			}
+			if team != "" {
+				if o.Team, err = config.LoadConsole(team); err != nil {
+					return err
+				}
+				if !strings.HasPrefix(at, "https://") {
+					return cli.Usagef("--config needs a --url that begins with https")
+				}
+			}
 			if at == "" {
 				at = "http://" + strings.ToLower(rand.Text()[:10]) + ".localhost:" + port
 			}
 			if o.URL, err = url.Parse(at); err != nil || o.URL.Host == "" {
 				return cli.Usagef("--url is not a URL: %.80q", at)
+			}
+			if o.Log, err = logs.New(config.Log{}, "console", c.ErrOrStderr()); err != nil {
+				return err
 			}
 			o.Trust, o.Judge = judge.Trust(), judge.Judge
 			s := console.New(o)
@@ -85,8 +99,9 @@ dev, it prints a URL of that one and ends.`,
 		"the console's unix socket, at which mediator console asks for a URL")
 	cli.FromDir(c, "socket", func(dir string) []string { return []string{devstack.New(dir).Socket("console")} })
 	cli.FromContext(c, "socket", contextSocket)
-	c.Flags().StringVar(&at, "url", "", "the console's address for browsers, if a server with TLS is in front of it; by "+
-		"default a name below localhost, so that no other server on this machine gets its cookie")
+	c.Flags().StringVar(&team, "config", "", "says whom an OpenID provider may log in, and has the TLS certificate")
+	c.Flags().StringVar(&at, "url", "", "the console's address for browsers, with --config or if a server with TLS is in "+
+		"front of it; by default a name below localhost, so that no other server on this machine gets its cookie")
 	judge.Add(c)
 	return c
 }

@@ -305,10 +305,11 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	if p.Address != nil {
 		addresses = append(addresses, p.Address)
 	}
+	console := netip.MustParseAddrPort(c.ConsoleAddress()) // checked by the configuration
+	addresses = append(addresses, net.TCPAddrFromAddrPort(console))
 	if p.ownAddresses, err = upstream.OwnAddresses(addresses...); err != nil {
 		return err
 	}
-	console := netip.MustParseAddrPort(c.ConsoleAddress()) // checked by the configuration
 	p.ownAddresses = append(p.ownAddresses, netip.AddrPortFrom(netip.IPv4Unspecified(), console.Port()))
 	if t := p.transparency; t != nil {
 		if err := t.publish(ctx, group, p.Log); err != nil {

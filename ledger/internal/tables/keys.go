@@ -54,10 +54,10 @@ func KeySetOf(artifacts []ledger.Artifact) KeySet {
 	return KeySet{max(1, int64(binary.BigEndian.Uint64(sum[:])>>1)), string(raw)}
 }
 
-// KeyUses counts by an index alone: see [ledger.Store].
+// KeyUses implements [ledger.Store].
 func (r Reader) KeyUses(ctx context.Context) ([]ledger.KeyUse, error) {
 	uses := make(map[string]ledger.KeyUse)
-	err := r.each(ctx, r.d.keyUses(), nil, func(rows *sql.Rows) error {
+	err := r.each(ctx, r.d.KeyUses, nil, func(rows *sql.Rows) error {
 		var raw []byte
 		var kids []string
 		var first, last, posts int64
@@ -83,11 +83,6 @@ func (r Reader) KeyUses(ctx context.Context) ([]ledger.KeyUse, error) {
 	})
 	all := slices.SortedFunc(maps.Values(uses), func(a, b ledger.KeyUse) int { return cmp.Compare(a.KeyID, b.KeyID) })
 	return append([]ledger.KeyUse{}, all...), err
-}
-
-func (d Dialect) keyUses() string {
-	return `SELECT kids, first, last, n FROM (SELECT keys, min(started) AS first, max(started) AS last, count(*) AS n
-		FROM posts ` + d.ByKeys + `WHERE keys > 0 GROUP BY keys) AS used JOIN key_sets ON key_sets.id = used.keys`
 }
 
 // keySets returns the ids of the key sets with a key, as JSON. The key is a kid, or a name for all its versions.

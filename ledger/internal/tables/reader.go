@@ -23,6 +23,7 @@ type Dialect struct {
 	Artifacts string // the artifacts of a row of posts
 	ByKeys    string // names the index posts_keys; empty if the database finds it
 	Sets      string // the numbers in $8, a JSON list
+	KeyUses   string // selects of each key set in use the kids, the first and the last start, and how many records
 }
 
 // Posts begins a statement whose rows [Posts] reads.

@@ -2,7 +2,6 @@ package custody
 
 import (
 	"context"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -62,22 +61,7 @@ func (v *vaultRig) carryOut(t *testing.T, plan *bootstrap.Plan) {
 }
 
 func (v *vaultRig) config(file string) string {
-	var keys []string
-	for _, r := range append(slices.Clone(bootstrap.Roles), bootstrap.Log, bootstrap.BotAuth) {
-		keys = append(keys, r.Key)
-	}
-	return strings.Replace(file, "custody: {type: memory}", fmt.Sprintf(`custody:
-  type: vault
-  vault:
-    address: %s
-    ca: %s
-    keys: [%s]
-    auth:
-      appRole:
-        role: "mediator-{role}"
-        roleIDFile: "%[4]s/{role}.role-id"
-        secretIDFile: "%[4]s/{role}.secret-id"`,
-		v.proxy.Address, v.vault.CAFile, strings.Join(keys, ", "), v.auth), 1)
+	return kit.InVault(v.proxy.Address, v.vault.CAFile, v.auth)(file)
 }
 
 func newVaultRig(t *testing.T, change ...func(file string) string) *vaultRig {

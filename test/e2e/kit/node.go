@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 	"github.com/actionproof/mediator/test/gatetest"
@@ -249,4 +250,16 @@ func (n *NodeRig) Calls(t *testing.T, session string, calls int) []string {
 		s.Call(t, nil)
 	}
 	return s.Receipts
+}
+
+// RegisterAgents makes agents known, some days ago, to a node whose state is in this folder and whose process does not run.
+func RegisterAgents(t *testing.T, state string, agents ...string) {
+	t.Helper()
+	s, err := verification.Open(t.Context(), state+"/verification.db", "", time.Now)
+	check.Must(t, err)
+	defer s.Close()
+	at := time.Now().Add(-10 * 24 * time.Hour)
+	session := verification.Session{ID: "registered", Opened: at.UnixMilli(), State: verification.Completed}
+	check.Must(t, s.Begin(t.Context(), session, 1, 1))
+	check.Must(t, s.Update(t.Context(), session, verification.Effects{Agents: agents, At: at}))
 }

@@ -22,10 +22,11 @@ type NodeServer struct {
 	lines []string   // that it has printed
 }
 
-// StartNode starts a server of testdata/node that takes a certificate and a key, and prints its port.
-func StartNode(t *testing.T, r *Rig, script string) *NodeServer {
+// StartNode starts a server of testdata/node that takes a certificate, a key and more, and prints its port.
+func StartNode(t *testing.T, r *Rig, script string, more ...string) *NodeServer {
 	t.Helper()
-	cmd := exec.Command(Need(t, "node"), "--no-warnings", Scripts+"node/"+script, r.In("api.pem"), r.In("api.key"))
+	cmd := exec.Command(Need(t, "node"), append([]string{"--no-warnings", Scripts + "node/" + script, r.In("api.pem"),
+		r.In("api.key")}, more...)...)
 	cmd.Dir, cmd.Stderr = Top, os.Stderr
 	out, err := cmd.StdoutPipe()
 	check.Must(t, errors.Join(err, cmd.Start()))

@@ -33,7 +33,6 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
-	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/nodetest"
@@ -214,24 +213,13 @@ func (r tiersRig) verified(t *testing.T, o kit.Outcome) {
 	kit.Mediator(t, "verify", file, "--dir", r.Dir).Refused() // with another reputation
 }
 
-func registered(t *testing.T, state string, agents ...string) {
-	t.Helper()
-	s, err := verification.Open(t.Context(), state+"/verification.db", "", time.Now)
-	check.Must(t, err)
-	defer s.Close()
-	at := time.Now().Add(-10 * 24 * time.Hour)
-	session := verification.Session{ID: "registered", Opened: at.UnixMilli(), State: verification.Completed}
-	check.Must(t, s.Begin(t.Context(), session, 1, 1))
-	check.Must(t, s.Update(t.Context(), session, verification.Effects{Agents: agents, At: at}))
-}
-
 func TestDisputeScripts(t *testing.T) {
 	t.Parallel()
 	n := kit.NewNode(t, quickConfig+"disputes: {arbiters: [{key: arbiter.jwk}], windows: {short: 1h}}\n")
 	quickly(t, n)
 	kit.Run(t, "keys", "root", "--name", "arbiter", "--out", n.Dir)
 	one, two := nodetest.NewStranger(t), nodetest.NewStranger(t)
-	registered(t, n.At(n.Name), one.ID, two.ID)
+	kit.RegisterAgents(t, n.At(n.Name), one.ID, two.ID)
 	n.Start(t)
 	node := "unix:" + n.Socket()
 	publish(t, node, one, "sig_1")
@@ -295,7 +283,7 @@ func TestDisputes(t *testing.T) {
 	agent := r.agent(t)
 	other := nodetest.NewStranger(t)
 	r.StopProcess(t, "reputation")
-	registered(t, r.In("reputation"), agent.String(), other.ID)
+	kit.RegisterAgents(t, r.In("reputation"), agent.String(), other.ID)
 	s, err := store.Open(t.Context(), r.In("reputation/reputation.db"), "")
 	check.Must(t, err)
 	nodetest.Log(t, s, agent, time.Now(), 12, 45)

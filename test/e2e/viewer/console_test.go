@@ -16,15 +16,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/console"
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/own"
+	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
+	"github.com/actionproof/mediator/test/nodetest"
 	"github.com/actionproof/mediator/translog/leaf"
 )
 
@@ -36,14 +43,27 @@ upstreams:
   - {host: "console.test:PORT", address: 127.0.0.1, networks: [127.0.0.0/8]}
 `
 
-// TestConsole looks at each page of a console against running processes.
+// team lets a console speak TLS, and users of the provider of login.mjs log in.
+const team = `
+tlsCertificate: api.pem
+tlsKey: api.key
+issuer: https://ADDRESS
+issuerCA: api-ca.pem
+clientId: console
+secretFile: secrets/console
+groups: [security]
+summaryGroups: [platform]
+`
+
+// TestConsole looks at each page of a console for a team, which is not on loopback, against running processes.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	listen, err := freeport.Address()
 	check.Must(t, err)
 	_, port, _ := strings.Cut(listen, ":")
+	here := "https://console.localhost:" + port
 	r := kit.NewLoggedRig(t, "", func(file string) string {
-		file = strings.Replace(file, "console: 127.0.0.1:8184", "console: "+listen, 1)
+		file = strings.Replace(file, "console: 127.0.0.1:8184", "console: 0.0.0.0:"+port, 1)
 		return strings.Replace(file, "\nupstreams:\n", strings.ReplaceAll(consoleRules, "PORT", port), 1)
 	})
 	agent := r.OpenAgent(t)
@@ -52,7 +72,12 @@ func TestConsole(t *testing.T) {
 	agent.Call(http.MethodDelete, "/repos/acme/site/issues/1", "")
 	r.Audited(t, map[leaf.Kind]int64{leaf.Intent: 1, leaf.Outcome: 1})
 
-	cmd := exec.CommandContext(t.Context(), kit.Self(t), "console", "--dir", r.Dir, "--log-policy", r.In("log-policy.txt"))
+	provider := kit.StartNode(t, r.Rig, "login.mjs", here+"/login/callback")
+	kit.Write(t, r.In("secrets/console"), "the-secret-of-the-console")
+	kit.Write(t, r.In("console.yaml"), strings.Replace(team, "ADDRESS", provider.Address, 1))
+	kit.Mediator(t, "config", "check", r.In("console.yaml")).Done("console (mediator console)")
+	cmd := exec.CommandContext(t.Context(), kit.Self(t), "console", "--dir", r.Dir, "--log-policy", r.In("log-policy.txt"),
+		"--config", r.In("console.yaml"), "--url", here)
 	out, err := cmd.StdoutPipe()
 	check.Must(t, err)
 	cmd.Stderr = os.Stderr
@@ -69,6 +94,7 @@ func TestConsole(t *testing.T) {
 		}
 	})
 	browser := start(t)
+	t.Run("team", func(t *testing.T) { testTeam(t, browser, here) })
 	entered := enter(t, browser, strings.TrimSpace(login))
 	at := eval[string](entered, "location.origin")
 	visit := func(t *testing.T, page string) *tab {
@@ -137,6 +163,29 @@ func TestConsole(t *testing.T) {
 		other.do(chromedp.Navigate(strings.TrimSpace(login)), chromedp.Click(chromedp.CSS("button.primary")))
 		other.until("it is refused", `Boolean(document.body?.innerText.includes('console_refused'))`) // no body while it loads
 	})
+}
+
+// testTeam logs users in at the provider, one after the other.
+func testTeam(t *testing.T, browser context.Context, here string) {
+	for user, texts := range map[string][]string{"security": {"Feed", "DELETE"},
+		"platform": {"console_denied"}, "sales": {"console_denied", "none of the groups"}} {
+		o := newTab(t, browser, "https://")
+		call(o, network.ClearBrowserCookies, cdp.Empty{})
+		o.do(chromedp.Navigate(here+"/feed?state=refused"), chromedp.Click(chromedp.CSS("main a")),
+			chromedp.SendKeys(chromedp.CSS("input[name=login]"), user),
+			chromedp.SendKeys(chromedp.CSS("input[name=password]"), "any"), chromedp.Click(chromedp.CSS("button[type=submit]")))
+		o.until("the user is here", fmt.Sprintf(`location.href.startsWith(%q) && document.readyState === 'complete' &&
+			document.querySelector('main h1')?.innerText !== 'Logged in'`, here))
+		o.want("main", texts...)
+		if user == "sales" {
+			continue
+		}
+		o.visit(here, "/keys")
+		o.want("main", "runtime-key:v1")
+		o.do(chromedp.Click(chromedp.CSS("footer form button")), chromedp.WaitVisible(chromedp.CSS(".login")))
+		o.visit(here, "/keys")
+		o.want("main", "Log in at")
+	}
 }
 
 // shownSoon waits a few seconds for the call of the subtest live.
@@ -232,7 +281,7 @@ func TestConsoleHostile(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	u, err := url.Parse("http://" + server.Listener.Addr().String())
 	check.Must(t, err)
-	c := console.New(console.Options{Admin: "unix:" + socket, URL: u, Now: time.Now})
+	c := console.New(console.Options{Admin: "unix:" + socket, URL: u, Now: time.Now, Log: zap.NewNop()})
 	server.Config.Handler = c
 	server.Start()
 	t.Cleanup(server.Close)
@@ -253,5 +302,70 @@ func TestConsoleHostile(t *testing.T) {
 	o.do(chromedp.EmulateViewport(400, 900))
 	o.visit(u.String(), "/feed")
 	o.wantNarrow()
+	o.wantQuiet()
+}
+
+// TestConsoleHistory shows a key that has rotated and agents with a dispute.
+func TestConsoleHistory(t *testing.T) {
+	t.Parallel()
+	server, auth := kit.Vault(t), t.TempDir()
+	plan, err := bootstrap.New(bootstrap.Options{Transit: "transit",
+		AppRole: &bootstrap.AppRole{Mount: "approle", Dir: auth, Wrap: time.Hour}})
+	check.Must(t, err)
+	_, err = plan.Apply(t.Context(), server.Client(t))
+	check.Must(t, err)
+	r := kit.PrepareClientsRig(t, kit.ManyPosts, kit.InVault(server.Address, server.CAFile, auth),
+		func(file string) string {
+			if strings.Contains(file, "\nbelievedHosts: ") {
+				return kit.WithDisputes(file, "arbiters: [{key: arbiter.jwk}], windows: {short: 1h}")
+			}
+			return kit.Speaking(file)
+		})
+	kit.Run(t, "keys", "root", "--name", "arbiter", "--out", r.Dir)
+	one, two := nodetest.NewStranger(t), nodetest.NewStranger(t)
+	check.Must(t, os.MkdirAll(r.In("reputation"), 0o700))
+	kit.RegisterAgents(t, r.In("reputation"), one.ID, two.ID)
+	r.Start(t)
+
+	agent := r.OpenAgent(t)
+	agent.MustPost(t)
+	kit.Write(t, r.In("token"), server.Token)
+	kit.Run(t, "keys", "rotate", "runtime-key", "--address", server.Address, "--ca", server.CAFile, "--token-file",
+		r.In("token"))
+	kit.Until(t, "a post by the new version", func() bool {
+		agent.MustPost(t)
+		return len(r.Records(t, "limit=1&key=runtime-key:v2")) > 0
+	})
+	node := "unix:" + r.Stack.Socket("reputation")
+	says := func(path string, by nodetest.Stranger, d dispute.Document) {
+		said := json.RawMessage(by.Says(t, d).Document)
+		check.Must(t, admin.Call(t.Context(), node, http.MethodPost, path, said, new(json.RawMessage)))
+	}
+	says("/v1/signals", one, dispute.Signal{SignalID: "sig_1", AgentID: one.ID, Statement: "The tests pass.",
+		Horizon: dispute.HorizonLong, Timestamp: time.Now().Unix()})
+	says("/v1/dispute", two, dispute.Contract{ChallengeID: "con_1", OriginalSignalID: "sig_1", ChallengerAgentID: two.ID,
+		CounterClaim: "They do not.", ReasoningTrace: "I ran them.", Timestamp: time.Now().Unix()})
+
+	l := httptest.NewUnstartedServer(nil)
+	u, err := url.Parse("http://" + l.Listener.Addr().String())
+	check.Must(t, err)
+	c := console.New(console.Options{Admin: r.Stack.Admin(), Processes: r.Stack.Endpoints(), Node: node, URL: u,
+		Trust: config.Trust{Registry: r.In("registry.jwk"), Bundle: r.In("trust.json")}, Now: time.Now, Log: zap.NewNop()})
+	l.Config.Handler = c
+	l.Start()
+	t.Cleanup(l.Close)
+	o := enter(t, start(t), c.LoginURL())
+	kit.Until(t, "the counts of both versions", func() bool {
+		o.visit(u.String(), "/keys")
+		return strings.Count(o.text(`section[aria-label="runtime-key"]`), " posts from ") == 2
+	})
+	o.want(`section[aria-label="runtime-key"]`, "runtime-key:v1", "runtime-key:v2", "signs now")
+	if bars := eval[int](o, `document.querySelectorAll('section[aria-label="runtime-key"] svg .used').length`); bars != 2 {
+		t.Errorf("%d versions have a time of use", bars)
+	}
+	o.shot("rotation")
+	o.visit(u.String(), "/agents")
+	o.want("main", one.ID, "accused 1 times", "1 open")
+	o.shot("dispute")
 	o.wantQuiet()
 }

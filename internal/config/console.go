@@ -1,0 +1,60 @@
+package config
+
+import (
+	"cmp"
+	"crypto/x509"
+	"net/url"
+	"slices"
+)
+
+// Console lets members of an OpenID provider's groups use a console (OpenID Connect Core 1.0, authorization code flow).
+type Console struct {
+	File `yaml:"-"`
+
+	// TLSCertificate is a PEM file, reread when it changes. Default: plain HTTP, only on loopback.
+	TLSCertificate string `yaml:"tlsCertificate" is:"path"`
+	// TLSKey is the PEM file of its key.
+	TLSKey string `yaml:"tlsKey" is:"path"`
+	// Issuer is the OpenID provider's URL.
+	Issuer string `yaml:"issuer" need:"yes"`
+	// IssuerCA is a PEM file of more authorities for its certificate.
+	IssuerCA string `yaml:"issuerCA" is:"path"`
+	// ClientID names the console there. Its redirect URI is /login/callback below `--url`.
+	ClientID string `yaml:"clientId" need:"yes"`
+	// SecretFile holds the client's secret. Default: a public client.
+	SecretFile string `yaml:"secretFile" is:"path"`
+	// Scopes are those besides openid.
+	Scopes []string `yaml:"scopes"`
+	// GroupsClaim is the ID token's claim. Default groups.
+	GroupsClaim string `yaml:"groupsClaim"`
+	// Groups may see everything.
+	Groups []string `yaml:"groups" need:"yes"`
+	// SummaryGroups may see only pages without calls.
+	SummaryGroups []string `yaml:"summaryGroups"`
+
+	// Roots certify the provider; nil for the system's authorities.
+	Roots *x509.CertPool `yaml:"-" of:"issuerCA"`
+}
+
+// LoadConsole reads and checks the configuration of a console.
+func LoadConsole(path string) (*Console, error) { return read(path, (*Console).checkAll) }
+
+func (c *Console) checkAll(f *findings) {
+	if (c.TLSCertificate == "") != (c.TLSKey == "") {
+		f.Add("tlsCertificate", "goes together with tlsKey")
+	}
+	if u, err := url.Parse(c.Issuer); c.Issuer != "" && (err != nil || u.Scheme != "https" || u.Host == "" ||
+		u.User != nil || u.RawQuery != "" || u.Fragment != "") {
+		f.Add("issuer", "is no https URL without a query")
+	}
+	if c.IssuerCA != "" {
+		c.Roots = readCA("issuerCA", c.IssuerCA, f)
+	}
+	if c.SecretFile != "" {
+		readSecret("secretFile", c.SecretFile, 1, f)
+	}
+	if slices.Contains(c.SummaryGroups, "") {
+		f.Add("summaryGroups", "has an empty item")
+	}
+	c.GroupsClaim = cmp.Or(c.GroupsClaim, "groups")
+}
