@@ -133,14 +133,16 @@ func (a *signedAnswer) pass() {
 const maxAnswerAge, maxAnswerSkew = time.Minute, 5 * time.Minute
 
 // VerifyAnswer verifies an API's signature on its answer to a request, and returns it with the SHA-256 of the body,
-// which is still to be compared. It refuses with answer_unsigned.
+// which is still to be compared. It refuses with answer_unsigned. Records keep what the signature covers: so out must
+// have no credential in its URL, and no other fields of it may be covered.
 func VerifyAnswer(out *http.Request, resp *http.Response, keys httpsig.Keys, now time.Time) (*ledger.Answer,
 	[sha256.Size]byte, error) {
 	digest, err := httpsig.ReadContentDigest(resp.Header)
 	var s httpsig.Signed
 	if err == nil {
 		s, err = httpsig.Verify(&httpsig.Message{Status: resp.StatusCode, Header: resp.Header,
-			Request: &httpsig.Message{Method: out.Method, Target: out.URL, Header: out.Header}},
+			Request: &httpsig.Message{Method: out.Method, Target: out.URL, Header: http.Header{
+				"Content-Digest": out.Header["Content-Digest"], idempotencyKey: out.Header[idempotencyKey]}}},
 			httpsig.Expected{Components: AnswerComponents(), Keys: keys, Tag: AnswerTag, Now: now, MaxAge: maxAnswerAge,
 				Skew: maxAnswerSkew})
 	}

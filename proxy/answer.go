@@ -25,7 +25,9 @@ func (c *call) heard(out *http.Request, resp *http.Response, signers httpsig.Key
 	if signers == nil {
 		return nil
 	}
-	answer, digest, err := gate.VerifyAnswer(out, resp, signers, c.p.o.Now())
+	asked, target := *out, *out.URL
+	asked.URL, target.RawQuery = &target, c.r.URL.RawQuery // without a credential
+	answer, digest, err := gate.VerifyAnswer(&asked, resp, signers, c.p.o.Now())
 	if err == nil {
 		err = forward.Digested(resp, digest)
 	}

@@ -3,9 +3,12 @@ package proxy
 import (
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/test/gatetest"
 )
@@ -107,6 +111,55 @@ func TestAnswersInTheAPIsOwnWords(t *testing.T) {
 			case resp.StatusCode != http.StatusCreated || len(body) != tt.size ||
 				r.Word() != "the word of the API with the key "+httpsig.KeyID(public):
 				t.Errorf("%d, %d bytes, %s", resp.StatusCode, len(body), r.Word())
+			}
+		})
+	}
+}
+
+// TestSignedAnswersKeepCredentialsOutOfRecords signs more of the request than the API has to.
+func TestSignedAnswersKeepCredentialsOutOfRecords(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	must(t, err)
+	form, err := credential.Query("key")
+	must(t, err)
+	inQuery, err := credential.New(fixed(secretToken), form)
+	must(t, err)
+	inHeader, err := newCredential("Authorization", "Bearer ", fixed(secretToken))
+	must(t, err)
+	for _, tt := range []struct {
+		name       string
+		credential *credential.Credential
+		query      string // of the target that the API signs
+		also       []string
+		signed     bool
+	}{
+		{"without the credential", inQuery, "", nil, true},
+		{"the whole query", inQuery, "key=" + secretToken, nil, false},
+		{"the query by itself", inQuery, "key=" + secretToken, []string{"@query;req"}, false},
+		{"the header", inHeader, "", []string{"authorization;req"}, false},
+		{"what it has to", inHeader, "", nil, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Digest", httpsig.ContentDigest(sha256.Sum256(nil)))
+				asked := &httpsig.Message{Method: r.Method, Header: r.Header,
+					Target: &url.URL{Scheme: "https", Host: r.Host, Path: r.URL.Path, RawQuery: tt.query}}
+				must(t, httpsig.Sign(&httpsig.Message{Status: http.StatusOK, Header: w.Header(), Request: asked}, "actionproof",
+					append(gate.AnswerComponents(), tt.also...), httpsig.Params{Created: time.Now(), Tag: gate.AnswerTag}, private))
+			}, func(_ *PipelineOptions, actions []rules.Action) {
+				actions[0].Credential, actions[0].TakesPart = tt.credential, true
+				actions[0].AnswerKeys = httpsig.Keys{httpsig.KeyID(public): public}
+			})
+			if tt.credential == inQuery {
+				p.roles.bound = `{"id":"","kind":"query key","version":""}`
+			}
+			_, body := p.send("POST", "/posts", "{}")
+			r, _ := p.record.last()
+			raw, err := json.Marshal(r)
+			must(t, err)
+			if (r.Answer != nil) != tt.signed || r.State != ledger.StateForwarded ||
+				strings.Contains(string(raw)+body, secretToken) {
+				t.Errorf("%s %s", body, raw)
 			}
 		})
 	}

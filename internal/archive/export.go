@@ -141,7 +141,7 @@ func (w *writer) record(ctx context.Context, r ledger.Record) error {
 		return err
 	}
 	w.made.Records++
-	if err := w.line(lineRecord, r); err != nil {
+	if err := cmp.Or(checkRecords(w.made.Records, maxRecords), w.line(lineRecord, r)); err != nil {
 		return err
 	}
 	if err := w.prove(ctx, r); err != nil {

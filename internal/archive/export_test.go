@@ -403,3 +403,35 @@ func TestReaderIsBounded(t *testing.T) {
 		})
 	}
 }
+
+func TestVerificationIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, false)
+	w.Clock.Advance(time.Minute)
+	var records []ledger.Record
+	for i := range 3 {
+		r := w.Post(t)
+		r.ID = fmt.Sprint(i)
+		records = append(records, r)
+	}
+	text := export(t, archive.Archive{w.read()}, records...)
+	records = append(records, ledger.Record{ID: "read", Flow: "egress", State: ledger.StateForwarded}) // no evidence
+	for most, want := range map[int]string{3: "<nil>", 2: "evidence_malformed"} {
+		r, err := archive.NewReader(bufio.NewReader(strings.NewReader(text)))
+		must(t, err)
+		r.Most(most)
+		judge, read, verified := (archive.Archive{w.read()}).NewJudge(nil, w.Clock.Now()), 0, 0
+		judge.Most(most)
+		for _, err = range r.Records() {
+			read++
+		}
+		got := codeOf(err)
+		for _, err = range judge.Records(t.Context(), list(records...)) {
+			verified++
+		}
+		// the last one is the error
+		if got != want || codeOf(err) != want || read != 3 || verified != 3 {
+			t.Errorf("at most %d: read %d (%s), verified %d (%v)", most, read, got, verified, err)
+		}
+	}
+}

@@ -31,6 +31,7 @@ type Reader struct {
 	held    map[string][]string // receipts by session that were not asked for after their record
 	bytes   int                 // of held
 	most    int                 // bound of bytes
+	records int                 // bound of the records
 	drop    bool                // receipts that were not asked for
 }
 
@@ -67,7 +68,8 @@ func NewReader(in *bufio.Reader) (*Reader, error) {
 		}
 		from = plain
 	}
-	r := &Reader{in: bufio.NewReaderSize(from, maxLine), held: make(map[string][]string), most: maxShared}
+	r := &Reader{in: bufio.NewReaderSize(from, maxLine), held: make(map[string][]string), most: maxShared,
+		records: maxRecords}
 	var h header
 	if err := r.read(); err != nil {
 		return nil, err
@@ -318,6 +320,9 @@ func (r *Reader) record(n int) (record ledger.Record, err error) {
 		return record, err
 	}
 	if r.next.name != lineEnd {
+		if err := checkRecords(n+1, r.records); err != nil {
+			return record, err
+		}
 		if err := r.parse(lineRecord, &record); err != nil {
 			return record, err
 		}

@@ -122,8 +122,8 @@ func (j *LogJudge) Seen(name string, checkpoint []byte) error {
 
 // Add judges one record by its proofs. The result of a refused post without proofs is empty: it is in no log.
 func (j *LogJudge) Add(r ledger.Record, p Proofs) (LogResult, Doubt) {
-	post := &loggedPost{id: fmt.Sprintf("%.64s", r.ID), refused: r.State == ledger.StateRefused, started: r.Started,
-		finished: r.Finished}
+	post := &loggedPost{id: fmt.Sprintf("%.64s", r.ID), refused: r.State == ledger.StateRefused,
+		started: r.Started.UTC(), finished: r.Finished.UTC()} // each other zone takes memory of its own
 	if !post.refused {
 		j.Untampered.Posts++
 	}
@@ -176,11 +176,8 @@ func appendDoubt(all []Doubt, d Doubt) []Doubt {
 // verify verifies the proofs of a record, and returns who saw all of them.
 func (j *LogJudge) verify(r ledger.Record, p Proofs, post *loggedPost) (seen []translog.Cosignature, err error) {
 	key := sha256.Sum256([]byte(r.ID))
-	switch {
-	case j.posts[key] != nil:
+	if j.posts[key] != nil {
 		return nil, refusal.New("record_mismatch", "there is another record with this id")
-	case len(j.posts) >= maxRecords:
-		return nil, refusal.New("evidence_malformed", "at most %d records can be compared at once", maxRecords)
 	}
 	j.posts[key] = post
 	if post.refused && p != (Proofs{}) {

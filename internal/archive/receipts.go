@@ -158,8 +158,6 @@ func holds(chain *interaction.Chain, r ledger.Record, head evidence.InteractionH
 	return chain.Names(head)
 }
 
-const maxRecords = 1 << 21
-
 // first refuses a second record with an id or a binding: each post has one record.
 func (s *sessions) first(r ledger.Record) error {
 	for _, what := range []struct{ name, value string }{{"id", r.ID}, {"binding", r.BindingHash}} {
@@ -170,8 +168,6 @@ func (s *sessions) first(r ledger.Record) error {
 			continue
 		case s.once[key]:
 			return refusal.New("record_mismatch", "there is another record with this %s", what.name)
-		case len(s.once) >= 2*maxRecords:
-			return refusal.New("evidence_malformed", "at most %d records can be verified at once", maxRecords)
 		}
 		s.once[key] = true
 	}

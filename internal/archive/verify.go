@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -34,28 +36,46 @@ type Judged struct {
 type Judge struct {
 	archive Archive
 	seen    *sessions
+	most    int // records
 }
 
 // NewJudge returns a judge. receipts has the interaction receipts of the records, or is nil. now is today's time.
 func (a Archive) NewJudge(receipts Receipts, now time.Time) *Judge {
-	return &Judge{a, newSessions(receipts, now)}
+	return &Judge{a, newSessions(receipts, now), maxRecords}
 }
 
 // Records verifies each record that has evidence, or is of a post that was made and so must have some. An error comes
 // last; without one all were read.
 func (j *Judge) Records(ctx context.Context, records iter.Seq2[ledger.Record, error]) iter.Seq2[Judged, error] {
 	return func(yield func(Judged, error) bool) {
+		n := 0
 		for r, err := range records {
-			if err != nil {
+			made := r.Flow == "post" && r.State != ledger.StateRefused
+			if err == nil && !made && len(r.Artifacts) == 0 {
+				continue
+			}
+			n++
+			if err = cmp.Or(err, checkRecords(n, j.most)); err != nil {
 				yield(Judged{}, err)
 				return
 			}
-			made := r.Flow == "post" && r.State != ledger.StateRefused
-			if (made || len(r.Artifacts) > 0) && !yield(j.judge(ctx, r), nil) {
+			if !yield(j.judge(ctx, r), nil) {
 				return
 			}
 		}
 	}
+}
+
+// maxRecords bounds the records with evidence of one verification, which keeps up to 1 KiB of each in memory, and of
+// one export.
+const maxRecords = 1 << 19
+
+func checkRecords(n, most int) error {
+	if n > most {
+		return refusal.New("evidence_malformed", "more than the %d records that can be verified at once: export fewer, with "+
+			"--since and --until", most)
+	}
+	return nil
 }
 
 // Missing returns the ids of posts with a verified receipt and no record.

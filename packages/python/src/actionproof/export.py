@@ -18,7 +18,7 @@ from .token import SECOND, Root, parse_rooted, unverified
 from .translog import Proof
 from .trust import Bundle, PastTrust, parse_root
 
-_MAX_LINE, _MAX_SHARED, _MAX_TRUSTS = 1 << 20, 64 << 20, 512
+_MAX_LINE, _MAX_SHARED, _MAX_TRUSTS, _MAX_RECORDS = 1 << 20, 64 << 20, 512, 1 << 19
 ARTIFACTS = {*"""challenge originProof triggerReceipt reputation policyDecision grant runtimeAttestation sessionReceipt
     deploymentCertificate capability requestProof agentStatement""".split()}
 _FIGURE: Shape = {"n": "w", "state": "s"}
@@ -255,8 +255,8 @@ class Export:
                 if not _counts(value, "records", count) or self._goes_on():
                     self._malformed("the end counts other records, or something follows it")
                 return
-            if name != "record":
-                self._malformed(f"{name!r} does not belong among the records")
+            if name != "record" or count == _MAX_RECORDS:
+                self._malformed(f"{name!r} does not belong among the records, or there are more than {_MAX_RECORDS}")
             try:
                 logged = Logged(read_record(value))
             except Malformed as error:

@@ -13,7 +13,7 @@ from . import http, reputation
 from .answer import COMPONENTS, TAG
 from .chain import Chain, first_failure, proves, same
 from .claims import (ACTION_GRANT, ATTESTATION, CAPABILITY, CHALLENGE, ORIGIN_PROOF, POLICY_DECISION, REQUEST_PROOF,
-                     SESSION_RECEIPT, STATEMENT, TRIGGER_RECEIPT, Binding, Claims, Kind)
+                     SESSION_RECEIPT, STATEMENT, TRIGGER_RECEIPT, Binding, Claims, Kind, sha256)
 from .export import Export, Logged, Trusted, moment
 from .fields import item
 from .httpsig import Message, key_id, open_base
@@ -93,8 +93,9 @@ class Judge:
     def _once(self, r: Claims) -> None:
         for name in ("id", "bindingHash"):
             value = r.get(name, "")
-            refuse_if(value and f"{name} {value}" in self._seen, "record_mismatch", f"another record has this {name}")
-            self._seen.add(f"{name} {value}")
+            key = sha256(f"{name} {value}")
+            refuse_if(value and key in self._seen, "record_mismatch", f"another record has this {name}")
+            self._seen.add(key)
 
 
 _Failed = tuple[str, Refusal]
