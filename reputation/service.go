@@ -124,8 +124,8 @@ type Service struct {
 	strangers *zap.Logger // for lines that strangers can cause
 	bank      bank
 	believed  atomic.Pointer[believed]
-	sessions  *sessions
-	accounts  *accounts
+	sessions  *shelf[sessionKey, reading]    // weighed in receipts of usual size
+	accounts  *shelf[accrual.Agent, account] // weighed in bytes
 	docket    *docket
 	arbiters  *evidence.Verifier // nil without arbiters
 	operator  *evidence.Verifier // nil without an operator's key
@@ -163,12 +163,11 @@ func New(o Options) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), accounts: newAccounts(),
+		o: o, strangers: flood.Logger(o.Log), bank: bank,
+		sessions: newShelf[sessionKey, reading](o.Limits.Cached), accounts: newShelf[accrual.Agent, account](maxAccounts),
 		docket: newDocket(o.Disputes, o.Now), reads: make(lock, maxReads), rates: make(map[string]*rates),
 	}
-	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
-		return nil, err
-	}
+	s.metrics = newMetrics(o.Metrics, s.sessions)
 	if d := o.Disputes; d != nil {
 		if s.arbiters, err = verifier(d.Court.Roots(), o.Now); err != nil {
 			return nil, err
