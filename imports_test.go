@@ -90,6 +90,7 @@ var layers = []string{
 	"reputation/client",
 	"reputation/api",
 	"reputation",
+	"reputation/probes",
 	"reputation/store",
 	"gate",
 	"gate/challenge",

@@ -7,14 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
-	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
@@ -50,14 +48,9 @@ const (
 	enterChunk           = 64
 )
 
-type accounts struct {
-	mu   sync.Mutex // guards byID
-	byID *lru.Cache[string, *account]
-}
-
+// account is the log of an agent.
 type account struct {
 	agent accrual.Agent
-	held  lock             // for what follows
 	log   *accrual.Account // nil if it must be read from the start
 	texts int              // bytes of its entries
 	rated *rating.Account  // of the same entries
@@ -95,40 +88,15 @@ func (a *account) rating(now time.Time) *accrual.Rated {
 	return &accrual.Rated{R: r.R, Q: r.Factors.Q, Tier: r.Tier}
 }
 
-func newAccounts() *accounts { return &accounts{byID: lru.New[string, *account](maxAccounts)} }
-
-func (a *accounts) take(ctx context.Context, agent accrual.Agent) (of *account, release func(), err error) {
-	a.mu.Lock()
-	of, ok := a.byID.Get(agent.String())
-	if !ok {
-		of = &account{agent: agent, held: make(lock, 1)}
-		a.byID.Put(agent.String(), of)
-	}
-	a.mu.Unlock()
-	if release, ok = of.held.take(ctx); !ok {
-		return nil, nil, ctx.Err()
-	}
-	return of, release, nil
-}
-
-// weigh drops the least recently used logs while there is no room. Those who hold one can still use it.
-func (a *accounts) weigh(of *account) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	id := of.agent.String()
-	if kept, ok := a.byID.Get(id); ok && kept == of {
-		a.byID.Weigh(id, emptyAccount+heapOf*of.texts)
-	}
-}
-
 // account returns the complete log of an agent, locked until release is called.
 func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account, release func(), err error) {
-	a, release, err = s.accounts.take(ctx, agent)
-	if err != nil {
-		return nil, nil, err
+	a, release, ok := s.accounts.take(ctx, agent)
+	if !ok {
+		return nil, nil, ctx.Err()
 	}
+	a.agent = agent
 	err = s.replay(ctx, a)
-	if s.accounts.weigh(a); err != nil {
+	if s.accounts.weigh(agent, a, emptyAccount+heapOf*a.texts); err != nil {
 		a.log = nil
 		release()
 		return nil, nil, fmt.Errorf("the log of the agent %s: %w", agent, err)

@@ -39,8 +39,7 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 		if err != nil {
 			return err
 		}
-		e, err := t.Vote(id, d.Court, decision, t.now)
-		return t.add(e, err)
+		return t.add(t.Vote(id, d.Court, decision, t.now))
 	})
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func (s *Service) Caller(ctx context.Context, token, method, path string, body [
 	if err := c.Calls(method, path, body); err != nil {
 		return Caller{}, err
 	}
-	if err := s.admit(s.ratesOf(c.Owner).calls, 1, "requests of agents"); err != nil {
+	if err := s.admit(owner.rates.calls, 1, "requests of agents"); err != nil {
 		return Caller{}, err
 	}
 	// Ids are unique only within an owner.

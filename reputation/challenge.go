@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/probes"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
 )
@@ -94,7 +95,7 @@ func (s *Service) newChallenge(by Caller, number int64, now time.Time) store.Cha
 	return store.Challenge{
 		Nonce: hex.EncodeToString(nonce[:]), Owner: by.Owner, Session: by.Session, Agent: by.Agent, Number: number,
 		Issued: now, Expires: now.Add(ChallengeLifetime),
-		Probes: s.bank.draw(ProbePairs, rand.New(rand.NewChaCha8(seed)), evidence.NewID), //nolint:gosec // a secret seed
+		Probes: probes.Draw(ProbePairs, rand.New(rand.NewChaCha8(seed)), evidence.NewID), //nolint:gosec // a secret seed
 	}
 }
 

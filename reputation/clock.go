@@ -104,8 +104,7 @@ func (s *Service) setBack(ctx context.Context, token string) (log accrual.Log, e
 	}
 	s.docket.clock.believe(seen)
 	return log, s.step(ctx, func(t *turn) error {
-		e, err := t.SetBack(token, seen.shown)
-		err = t.add(e, err)
+		err := t.add(t.SetBack(token, seen.shown))
 		log = t.Log()
 		return err
 	})

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/actionproof/mediator/internal/problem"
 )
@@ -16,14 +17,17 @@ type metrics struct {
 	upToDate                                          prometheus.Gauge
 }
 
-func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
-	var all []prometheus.Collector
+// newMetrics registers nothing if r is nil.
+func newMetrics(r prometheus.Registerer, s *shelf[sessionKey, reading]) *metrics {
+	with := promauto.With(r)
 	counter := func(name, help, label string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
-		all = append(all, c)
-		return c
+		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	}
-	m := &metrics{
+	with.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "mediator_node_cached_receipts",
+		Help: "Receipts of the sessions in memory. One with many tool calls counts as several.",
+	}, s.total)
+	return &metrics{
 		receipts: counter("mediator_node_receipts_total",
 			"Delivered receipts, by result: kept or known.", "result"),
 		refused: counter("mediator_node_refused_total",
@@ -35,24 +39,11 @@ func newMetrics(r prometheus.Registerer, s *sessions) (*metrics, error) {
 				"appealed, violation or set_back.", "step"),
 		statements: counter("mediator_node_statements_refused_total",
 			"Refused signals, disputes and decisions, by code.", "code"),
-		upToDate: prometheus.NewGauge(prometheus.GaugeOpts{
+		upToDate: with.NewGauge(prometheus.GaugeOpts{
 			Name: "mediator_node_logs_up_to_date_seconds",
 			Help: "When all closed sessions were last entered, or the start of the process, in Unix seconds.",
 		}),
 	}
-	if r == nil {
-		return m, nil
-	}
-	cached := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "mediator_node_cached_receipts",
-		Help: "Receipts of the sessions in memory. One with many tool calls counts as several.",
-	}, s.receipts)
-	for _, c := range append(all, m.upToDate, cached) {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
-	}
-	return m, nil
 }
 
 func (m *metrics) noReputation(err error) {

@@ -111,7 +111,7 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 	receipts, err := s.verify(ctx, owner, state, fresh)
 	if err == nil {
 		// after verifying: strangers must not use up the rate
-		err = s.admit(s.ratesOf(d.owner).receipts, len(receipts), "receipts")
+		err = s.admit(owner.rates.receipts, len(receipts), "receipts")
 	}
 	if err != nil {
 		return state.Next, 0, err

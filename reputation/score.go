@@ -115,10 +115,12 @@ func (s *Service) read(ctx context.Context, state store.Session) (r *reading, re
 	}
 	bounded, cancel := context.WithTimeout(ctx, maxAppraisal)
 	defer cancel()
-	r, release, err = s.sessions.take(bounded, sessionKey{state.Owner, state.Session})
-	if err != nil {
-		return nil, nil, err
+	key := sessionKey{state.Owner, state.Session}
+	r, release, ok := s.sessions.take(bounded, key)
+	if !ok {
+		return nil, nil, errBusy
 	}
+	r.key = key
 	if err := s.catchUp(bounded, r); err != nil {
 		release()
 		return nil, nil, err

@@ -3,25 +3,16 @@
 // results.
 //
 //	service.go    the service, its options and the trusted owners
-//	receive.go    incoming receipts
-//	caller.go     the agent that makes a request
-//	challenge.go  challenges; probes.go their questions
-//	score.go      scores; sessions.go the sessions in memory
-//	baseline.go   samples and baselines
-//	accounts.go   agents' logs and reputations
-//	statements.go the author of a document
+//	receive.go    incoming receipts; publish.go signals; file.go disputes; statements.go their authors
+//	sessions.go   the sessions in memory; accounts.go the agents' logs and reputations; shelf.go how both are kept
 //	disputes.go   the log of signals and disputes; clock.go its time; log.go the log for readers
-//	publish.go    incoming signals
-//	file.go       incoming disputes
 //	settle.go     the end of windows and disputes; arbitrate.go decisions of arbiters; trials.go the others' trials
-//	metrics.go    metrics
 package reputation
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -104,7 +95,10 @@ type Owner struct {
 
 	// generation changes whenever the owner's receipts must be judged again.
 	generation uint64
+	rates      *rates
 }
+
+type rates struct{ receipts, calls *rate.Limiter }
 
 type believed struct {
 	owners     map[string]*Owner
@@ -122,21 +116,17 @@ func (b *believed) knows(o *Owner, hosts []string) bool {
 type Service struct {
 	o         Options
 	strangers *zap.Logger // for lines that strangers can cause
-	bank      bank
 	believed  atomic.Pointer[believed]
-	sessions  *sessions
-	accounts  *accounts
+	sessions  *shelf[sessionKey, reading]    // weighed in receipts of usual size
+	accounts  *shelf[accrual.Agent, account] // weighed in bytes
 	docket    *docket
 	arbiters  *evidence.Verifier // nil without arbiters
 	operator  *evidence.Verifier // nil without an operator's key
 	metrics   *metrics
 	reads     lock // for reading a session, which costs CPU time for verification
 
-	mu    sync.Mutex        // guards rates
-	rates map[string]*rates // by trusted owner
+	believing sync.Mutex // held during Believe
 }
-
-type rates struct{ receipts, calls *rate.Limiter }
 
 // New makes a service.
 func New(o Options) (*Service, error) {
@@ -158,18 +148,14 @@ func New(o Options) (*Service, error) {
 		}
 		o.Disputes = &with
 	}
-	bank, err := readBank()
-	if err != nil {
-		return nil, err
-	}
 	s := &Service{
-		o: o, strangers: flood.Logger(o.Log), bank: bank, sessions: newSessions(o.Limits.Cached), accounts: newAccounts(),
-		docket: newDocket(o.Disputes, o.Now), reads: make(lock, maxReads), rates: make(map[string]*rates),
+		o: o, strangers: flood.Logger(o.Log),
+		sessions: newShelf[sessionKey, reading](o.Limits.Cached), accounts: newShelf[accrual.Agent, account](maxAccounts),
+		docket: newDocket(o.Disputes, o.Now), reads: make(lock, maxReads),
 	}
-	if s.metrics, err = newMetrics(o.Metrics, s.sessions); err != nil {
-		return nil, err
-	}
+	s.metrics = newMetrics(o.Metrics, s.sessions)
 	if d := o.Disputes; d != nil {
+		var err error
 		if s.arbiters, err = verifier(d.Court.Roots(), o.Now); err != nil {
 			return nil, err
 		}
@@ -195,8 +181,8 @@ func (s *Service) Believe(b Believed) error {
 		}
 		next.owners[o.ID] = &o
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.believing.Lock()
+	defer s.believing.Unlock()
 	last := cmp.Or(s.believed.Load(), new(believed))
 	next.generation = last.generation + 1
 	for id, o := range next.owners {
@@ -204,8 +190,16 @@ func (s *Service) Believe(b Believed) error {
 		if o.generation = next.generation; last.knows(o, next.hosts) {
 			o.generation = last.owners[id].generation
 		}
+		if had := last.owners[id]; had != nil {
+			o.rates = had.rates
+			continue
+		}
+		l := s.o.Limits
+		o.rates = &rates{
+			receipts: rate.NewLimiter(rate.Limit(l.Rate), max(10*l.Rate, MaxBatch)),
+			calls:    rate.NewLimiter(rate.Limit(l.Calls), 10*l.Calls),
+		}
 	}
-	maps.DeleteFunc(s.rates, func(id string, _ *rates) bool { return next.owners[id] == nil })
 	s.believed.Store(next)
 	return nil
 }
@@ -217,29 +211,13 @@ func (b *believed) owner(id string) (*Owner, error) {
 	return nil, refusal.New("owner_unknown", "the node knows no owner %.43q", id)
 }
 
-func (s *Service) ratesOf(owner string) *rates {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.rates[owner]
-	if r == nil {
-		l := s.o.Limits
-		r = &rates{
-			receipts: rate.NewLimiter(rate.Limit(l.Rate), max(10*l.Rate, MaxBatch)),
-			calls:    rate.NewLimiter(rate.Limit(l.Calls), 10*l.Calls),
-		}
-		s.rates[owner] = r
-	}
-	return r
-}
-
 func (s *Service) admit(l *rate.Limiter, n int, what string) error {
 	return limit.Take(l, s.o.Now(), n,
 		refusal.New("rate_limited", "the owner exceeds %g %s per second", float64(l.Limit()), what))
 }
 
-const maxReads = 2
-
 const (
+	maxReads    = 2 // sessions at once
 	closedEvery = time.Minute
 	pruneEvery  = time.Hour
 	// keptTokens keeps used caller tokens longer, in case the clock is set back.

@@ -82,15 +82,13 @@ func (s *Service) endings(ctx context.Context) error {
 		if signal, _ := t.Signal(id); signal.Final {
 			return nil
 		}
-		e, err := t.Finalise(id, t.now)
-		return t.add(e, err)
+		return t.add(t.Finalise(id, t.now))
 	}
 	stand := func(t *turn, id string) error {
 		if state, _ := t.Dispute(id); !state.Appealable {
 			return nil
 		}
-		e, err := t.Stand(id, t.now)
-		return t.add(e, err)
+		return t.add(t.Stand(id, t.now))
 	}
 	var failed []error
 	for _, kind := range []struct {

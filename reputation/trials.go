@@ -150,8 +150,7 @@ func (s *Service) try(ctx context.Context, id string) error {
 		case state.Status != dispute.StatusPending:
 			return nil
 		}
-		e, err := t.Review(id, t.now)
-		return t.add(e, err)
+		return t.add(t.Review(id, t.now))
 	})
 }
 

@@ -1,6 +1,7 @@
 package translog
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -102,7 +103,7 @@ func Audit(ctx context.Context, from torchwood.TileReader, o AuditOptions) (Repo
 	if o.Known == nil {
 		a.o.Known = new(Known)
 	}
-	a.o.Gap, a.o.Skew, a.o.Unended = or(o.Gap, 3*time.Minute), or(o.Skew, maxSkew), or(o.Unended, 15*time.Minute)
+	a.o.Gap, a.o.Skew, a.o.Unended = cmp.Or(o.Gap, 3*time.Minute), cmp.Or(o.Skew, maxSkew), cmp.Or(o.Unended, 15*time.Minute)
 	if err := a.continues(ctx, torchwood.TileHashReaderWithContext(ctx, c.Tree, from), c.Tree); err != nil {
 		return a.Report, err
 	}
@@ -121,13 +122,6 @@ func Audit(ctx context.Context, from torchwood.TileReader, o AuditOptions) (Repo
 	}
 	a.end()
 	return a.Report, nil
-}
-
-func or(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
 }
 
 type audit struct {

@@ -22,7 +22,7 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Get sends a GET request to the process at an endpoint (see [daemon.ParseEndpoint]), and decodes the answer, of at
+// Get sends a GET request to the process at an endpoint (see [ParseEndpoint]), and decodes the answer, of at
 // most [wire.MaxAnswer] bytes, into answer unless that is nil.
 func Get(ctx context.Context, at, path string, answer any) error {
 	return Call(ctx, at, http.MethodGet, path, nil, answer)
@@ -40,7 +40,7 @@ func OpenSession(ctx context.Context, at string, ask SessionRequest, listener *o
 }
 
 func call(ctx context.Context, at, method, path string, ask any, with *os.File, answer any) error {
-	e, id, err := daemon.ParseEndpoint(at)
+	e, id, err := ParseEndpoint(at)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
@@ -23,7 +22,7 @@ type Gauge struct {
 
 // ReadMetrics asks the process at an endpoint for its gauges.
 func ReadMetrics(ctx context.Context, at string) (Metrics, error) {
-	e, id, err := daemon.ParseEndpoint(at)
+	e, id, err := ParseEndpoint(at)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@
 //	selection.go  which records an operator asks for
 //	log.go        the state of the transparency log
 //	stream.go     lists of records of any length, written and read
-//	client.go     how commands and other processes call the API
+//	client.go     how commands and other processes call the API; named.go an endpoint that a command line names
 package admin
 
 import (

@@ -101,7 +101,7 @@ func (p patient) Write(part []byte) (int, error) {
 func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		fail := func(err error) { yield(ledger.Record{}, err) }
-		e, id, err := daemon.ParseEndpoint(at)
+		e, id, err := ParseEndpoint(at)
 		if err != nil {
 			fail(err)
 			return
@@ -142,7 +142,7 @@ func Ended(ctx context.Context, at string, s Selection, begun func() error, each
 	if err != nil {
 		return err
 	}
-	e, id, err := daemon.ParseEndpoint(at)
+	e, id, err := ParseEndpoint(at)
 	if err != nil {
 		return err
 	}

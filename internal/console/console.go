@@ -31,7 +31,7 @@ import (
 
 // Options configure a console. All fields are required unless they say otherwise.
 type Options struct {
-	// Admin is the sidecar's endpoint for operators, in the form of [daemon.ParseEndpoint].
+	// Admin is the sidecar's endpoint for operators, in the form of [admin.ParseEndpoint].
 	Admin string
 	// Processes are the endpoints of all processes that have keys, the sidecar among them.
 	Processes []string

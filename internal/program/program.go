@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/chain"
 	"github.com/actionproof/mediator/internal/cli/challenges"
@@ -51,7 +52,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	err := root.ExecuteContext(ctx)
 	var usage cli.UsageError
 	var status launch.ExitStatus
-	var endpoint daemon.EndpointError
+	var endpoint admin.EndpointError
 	say := func(format string, args ...any) { // errors quote files and peers
 		fmt.Fprintln(cli.Plain(stderr), terminal.Indented(fmt.Sprintf("mediator: "+format, args...)))
 	}

@@ -67,8 +67,10 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 }
 
 // ReadNumber reads a file with a number. It returns 0 if there is no file.
-func ReadNumber(path string) (int64, error) {
-	raw, err := files.Read(path)
+func ReadNumber(path string) (int64, error) { return number(files.Read(path)) }
+
+// number returns the number in a file, or 0 if the file does not exist.
+func number(raw []byte, err error) (int64, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}

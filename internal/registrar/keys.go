@@ -27,30 +27,30 @@ func (r *Rules) allowed(rule evidence.RegistrarRule, c Caller, roles []daemon.Ro
 		want := strict.Expected(role.Purpose)
 		switch {
 		case !slices.Contains(evidence.RolePurposes(rule.Role), role.Purpose):
-			return notAllowed("role", "the rule for %s allows the role %s, and no key for %.80q", c.ID, rule.Role, role.Purpose)
+			return Refuse("role", "the rule for %s allows the role %s, and no key for %.80q", c.ID, rule.Role, role.Purpose)
 		case role.Unread != nil || len(role.Keys) == 0 || len(role.Keys) > maxVersions:
 			return refuse("key", "custody_unavailable", "%s has %d readable versions of its key for %s; it must have 1 to %d",
 				c.ID,
 				len(role.Keys), role.Purpose, maxVersions)
 		case !slices.Contains(want.Issuers, role.Issuer):
-			return notAllowed("key", "the manifest does not allow the issuer %.80q of %s (%s)", role.Issuer, c.ID, role.Purpose)
+			return Refuse("key", "the manifest does not allow the issuer %.80q of %s (%s)", role.Issuer, c.ID, role.Purpose)
 		}
 		for _, key := range role.Keys {
 			name := evidence.KeyName(key.KeyID)
 			base, own, belongs := strings.Cut(name, "/")
 			if belongs && own != lastSegment(c.ID) {
-				return notAllowed("key", "the key %.200q does not belong to process %s", key.KeyID, c.ID)
+				return Refuse("key", "the key %.200q does not belong to process %s", key.KeyID, c.ID)
 			}
 			if name != role.KeyName() {
-				return notAllowed("key", "%s publishes the keys %.200q and %.200q for the one role %s", c.ID, name,
+				return Refuse("key", "%s publishes the keys %.200q and %.200q for the one role %s", c.ID, name,
 					role.KeyName(), role.Purpose)
 			}
 			if like := r.endsLike(rule, c.ID); belongs && like != "" {
-				return notAllowed("key", "the key %.200q might also be that of another process, by the rule for %s: let the "+
+				return Refuse("key", "the key %.200q might also be that of another process, by the rule for %s: let the "+
 					"ids of processes with keys in memory end differently", key.KeyID, like)
 			}
 			if !evidence.MatchKeyID(want.KeyIDs, key.KeyID) && !(belongs && slices.Contains(want.KeyIDs, base+"/*")) {
-				return notAllowed("key", "the manifest does not allow the key %.200q of %s (%s)", key.KeyID, c.ID, role.Purpose)
+				return Refuse("key", "the manifest does not allow the key %.200q of %s (%s)", key.KeyID, c.ID, role.Purpose)
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func (r *Registrar) shared(ctx context.Context, c Caller, roles []daemon.RoleDoc
 			continue
 		}
 		if r.o.Custody == nil {
-			return notAllowed("key",
+			return Refuse("key",
 				"the key %.200q of %s has a name that processes share, and the registrar cannot read it in "+
 					"their custody: name a custody with this key in registrar.yaml, or keep the key in memory as %[1]s/%[3]s", name,
 				c.ID, lastSegment(c.ID))
@@ -104,7 +104,7 @@ func (r *Registrar) shared(ctx context.Context, c Caller, roles []daemon.RoleDoc
 			at := slices.IndexFunc(keys, func(k jose.JSONWebKey) bool { return k.KeyID == key.KeyID })
 			retired := at < 0 && evidence.KeyVersion(key.KeyID) < evidence.KeyVersion(keys[0].KeyID)
 			if !retired && (at < 0 || !reflect.DeepEqual(keys[at].Key, key.Key)) {
-				return notAllowed("key", "%s publishes %.200q, which is not the key of that version in the custody: the process "+
+				return Refuse("key", "%s publishes %.200q, which is not the key of that version in the custody: the process "+
 					"may be taken over", c.ID, key.KeyID)
 			}
 		}

@@ -20,15 +20,13 @@ func refuse(reason, code, format string, args ...any) error {
 	return &Refusal{refusal.New(code, format, args...), reason}
 }
 
-func notAllowed(reason, format string, args ...any) error {
-	return refuse(reason, "registrar_refused", format, args...)
-}
-
 // Unwrap returns the refusal without the reason.
 func (r *Refusal) Unwrap() error { return r.Refusal }
 
-// Refuse refuses a request of a pod.
-func Refuse(reason, format string, args ...any) error { return notAllowed(reason, format, args...) }
+// Refuse refuses a request that the rules do not allow.
+func Refuse(reason, format string, args ...any) error {
+	return refuse(reason, "registrar_refused", format, args...)
+}
 
 // Caller is a process that asks for certificates.
 type Caller struct {
@@ -66,18 +64,18 @@ func AgentID(p Pod) string { return "agent/" + p.Namespace + "/" + p.UID }
 // ForPod returns the rule for a pod. It refuses a pod that no rule allows, and says which of its properties differs
 // from all rules.
 func (r *Rules) ForPod(p Pod) (evidence.RegistrarRule, error) {
-	why := notAllowed("namespace", "no rule is for the namespace %s of the pod %s", p.Namespace, p.Name)
+	why := Refuse("namespace", "no rule is for the namespace %s of the pod %s", p.Namespace, p.Name)
 	for _, rule := range r.Rules {
 		if rule.Namespace != p.Namespace {
 			continue
 		}
 		if rule.ServiceAccount != p.ServiceAccount {
-			why = further(why, notAllowed("service_account", "no rule is for the service account %s of the pod %s/%s",
+			why = further(why, Refuse("service_account", "no rule is for the service account %s of the pod %s/%s",
 				p.ServiceAccount, p.Namespace, p.Name))
 			continue
 		}
 		if image := r.foreign(rule, p); image != "" {
-			why = further(why, notAllowed("digest", "no rule allows the image %.200q, which holds the certificate of the pod "+
+			why = further(why, Refuse("digest", "no rule allows the image %.200q, which holds the certificate of the pod "+
 				"%s/%s", image, p.Namespace, p.Name))
 			continue
 		}
@@ -120,9 +118,9 @@ func (r *Rules) For(c Caller) (evidence.RegistrarRule, error) {
 			return rule, nil
 		}
 	}
-	why := notAllowed("id", "no rule is for %.200q", c.ID)
+	why := Refuse("id", "no rule is for %.200q", c.ID)
 	if c.Pods != nil && len(c.Pods) == 0 {
-		why = notAllowed("gone", "no live pod has the id %.200q", c.ID)
+		why = Refuse("gone", "no live pod has the id %.200q", c.ID)
 	}
 	for _, p := range c.Pods {
 		rule, err := r.ForPod(p)

@@ -3,13 +3,9 @@ package registrar
 import (
 	"context"
 	"crypto/ed25519"
-	"errors"
-	"io/fs"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,15 +102,8 @@ func (r *Registrar) see(serial int64) {
 
 // look sees the serial number of the newest rules of all replicas.
 func (r *Registrar) look(ctx context.Context) error {
-	raw, err := r.o.Store.Read(ctx, serialFile)
-	if errors.Is(err, fs.ErrNotExist) { // of unsigned rules
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	seen, err := strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
-	if err == nil { // of a number out of range, seen is the greatest
+	seen, err := number(r.o.Store.Read(ctx, serialFile)) // unsigned rules have none
+	if err == nil {
 		r.see(seen)
 	}
 	return err

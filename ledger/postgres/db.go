@@ -18,7 +18,16 @@ type DB struct{ pool }
 // OpenDB connects to the database that dsn names, creates a missing schema, and refuses what [Open] refuses. Names
 // without a schema belong to s.
 func OpenDB(ctx context.Context, dsn string, s Schema) (*DB, error) {
-	db, err := connect(dsn, s.Name)
+	return openDB(ctx, dsn, s)
+}
+
+// OpenReadOnly is [OpenDB] for a schema that exists, to which nothing can be written.
+func OpenReadOnly(ctx context.Context, dsn string, s Schema) (*DB, error) {
+	return openDB(ctx, dsn, s, [2]string{"default_transaction_read_only", "on"})
+}
+
+func openDB(ctx context.Context, dsn string, s Schema, settings ...[2]string) (*DB, error) {
+	db, err := connect(dsn, s.Name, settings...)
 	if err != nil {
 		return nil, ledger.Unavailable("connect", err)
 	}

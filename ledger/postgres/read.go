@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
 
-	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
@@ -22,17 +20,4 @@ func OpenReader(ctx context.Context, dsn string) (*Reader, error) {
 		return nil, err
 	}
 	return &Reader{tables.NewReader(d.db, dialect), d}, nil
-}
-
-// OpenReadOnly is [OpenDB] for a schema that exists, to which nothing can be written.
-func OpenReadOnly(ctx context.Context, dsn string, s Schema) (*DB, error) {
-	db, err := connect(dsn, s.Name, [2]string{"default_transaction_read_only", "on"})
-	if err != nil {
-		return nil, ledger.Unavailable("connect", err)
-	}
-	d := &DB{pool{db: db}}
-	if err := d.ensure(ctx, s); err != nil {
-		return nil, errors.Join(ledger.Unavailable("open", err), db.Close())
-	}
-	return d, nil
 }

@@ -53,27 +53,23 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	if l.o.Ended != nil {
 		unexported = now.Add(-2 * l.o.Retention).UnixMilli()
 	}
-	err = l.inChunks(ctx, func(tx *sql.Tx) (int64, error) { return removePosts(tx, oldest, unexported) })
-	if err != nil {
-		return err
+	for _, remove := range []func(*sql.Tx) (int64, error){
+		func(tx *sql.Tx) (int64, error) { return removePosts(tx, oldest, unexported) },
+		func(tx *sql.Tx) (int64, error) {
+			n, unsent, err := removeReceipts(tx, oldest)
+			l.pruned.Add(unsent)
+			return n, err
+		},
+		func(tx *sql.Tx) (int64, error) {
+			return tables.Affected(tx.Exec(pruneLeaves, oldest, pruneChunk, pruneWindow))
+		},
+		func(tx *sql.Tx) (int64, error) { return tables.Affected(tx.Exec(tables.PruneDeliveries, pruneChunk)) },
+	} {
+		if err := l.inChunks(ctx, remove); err != nil {
+			return err
+		}
 	}
-	err = l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
-		n, unsent, err := removeReceipts(tx, oldest)
-		l.pruned.Add(unsent)
-		return n, err
-	})
-	if err != nil {
-		return err
-	}
-	err = l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
-		return tables.Affected(tx.Exec(pruneLeaves, oldest, pruneChunk, pruneWindow))
-	})
-	if err != nil {
-		return err
-	}
-	return l.inChunks(ctx, func(tx *sql.Tx) (int64, error) {
-		return tables.Affected(tx.Exec(tables.PruneDeliveries, pruneChunk))
-	})
+	return nil
 }
 
 // removePosts keeps the mark.

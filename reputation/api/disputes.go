@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/translog"
 )
@@ -22,8 +23,16 @@ func (a *server) disputeEndpoints() []endpoint {
 		{http.MethodGet, "/v1/signals/{id}", one(a.service.Signal)},
 		{http.MethodPost, "/v1/dispute", spoken(a, a.service.File)},
 		{http.MethodGet, "/v1/disputes/{id}", one(a.service.Dispute)},
-		{http.MethodPost, "/v1/disputes/{id}/resolution", a.arbitrate},
-		{http.MethodPost, "/v1/disputes/clock", a.setBack},
+		{http.MethodPost, "/v1/disputes/{id}/resolution", handed(a, func(r *http.Request, ask struct {
+			Decision string `json:"decision"`
+		}) (reputation.Dispute, error) {
+			return a.service.Arbitrate(r.Context(), r.PathValue("id"), ask.Decision)
+		})},
+		{http.MethodPost, "/v1/disputes/clock", handed(a, func(r *http.Request, ask struct {
+			Clock string `json:"clock"`
+		}) (accrual.Log, error) {
+			return a.service.SetBack(r.Context(), ask.Clock)
+		})},
 		{http.MethodGet, logPath, a.logKey},
 		{http.MethodGet, logPath + "/checkpoint", tiles}, {http.MethodGet, logPath + "/tile/", tiles},
 		{http.MethodGet, "/v1/schemas/{name}", a.schema},
@@ -84,40 +93,23 @@ func (a *server) tiles() answer {
 	return func(http.ResponseWriter, *http.Request) (any, error) { return h, err }
 }
 
-func (a *server) arbitrate(w http.ResponseWriter, r *http.Request) (any, error) {
-	raw, err := read(w, r, MaxRequest)
-	if err != nil {
-		return nil, err
+// handed takes a token of an arbiter or of the operator. Anyone can make one up, and each costs a signature check.
+func handed[Ask, Answer any](a *server, take func(*http.Request, Ask) (Answer, error)) answer {
+	return func(w http.ResponseWriter, r *http.Request) (any, error) {
+		raw, err := read(w, r, MaxRequest)
+		if err != nil {
+			return nil, err
+		}
+		var ask Ask
+		if err := parse(raw, &ask); err != nil {
+			return nil, err
+		}
+		answer, err := take(r, ask)
+		if err != nil {
+			a.limits.charge(r, 1)
+		}
+		return answer, err
 	}
-	var ask struct {
-		Decision string `json:"decision"`
-	}
-	if err := parse(raw, &ask); err != nil {
-		return nil, err
-	}
-	answer, err := a.service.Arbitrate(r.Context(), r.PathValue("id"), ask.Decision)
-	if err != nil {
-		a.limits.charge(r, 1)
-	}
-	return answer, err
-}
-
-func (a *server) setBack(w http.ResponseWriter, r *http.Request) (any, error) {
-	raw, err := read(w, r, MaxRequest)
-	if err != nil {
-		return nil, err
-	}
-	var ask struct {
-		Clock string `json:"clock"`
-	}
-	if err := parse(raw, &ask); err != nil {
-		return nil, err
-	}
-	log, err := a.service.SetBack(r.Context(), ask.Clock)
-	if err != nil {
-		a.limits.charge(r, 1)
-	}
-	return log, err
 }
 
 func (a *server) schema(_ http.ResponseWriter, r *http.Request) (any, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/every"
@@ -63,42 +64,33 @@ func (s *Sender) watch(ctx context.Context) {
 }
 
 // Register registers the sender's metrics.
-func (s *Sender) Register(r prometheus.Registerer) error {
-	gauge := func(name, help string, value func(b ledger.Backlog) float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			return value(*cmp.Or(s.backlog.Load(), new(ledger.Backlog)))
+func (s *Sender) Register(r prometheus.Registerer) {
+	with := promauto.With(r)
+	backlog := func() ledger.Backlog { return *cmp.Or(s.backlog.Load(), new(ledger.Backlog)) }
+	gauge := func(name, help string, value func() float64) {
+		with.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	counter := func(name, help string, value func() int64) {
+		with.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) })
+	}
+	gauge("mediator_receipts_undelivered", "Interaction receipts that the node has not acknowledged.",
+		func() float64 { return float64(backlog().Receipts) })
+	gauge("mediator_receipts_undelivered_since_seconds",
+		"When the oldest of them was signed, in Unix seconds; the present if there is none.", func() float64 {
+			if oldest := backlog().Oldest; !oldest.IsZero() {
+				return float64(oldest.Unix())
+			}
+			return float64(s.now().Unix())
 		})
-	}
-	for _, c := range []prometheus.Collector{
-		gauge("mediator_receipts_undelivered", "Interaction receipts that the node has not acknowledged.",
-			func(b ledger.Backlog) float64 { return float64(b.Receipts) }),
-		gauge("mediator_receipts_undelivered_since_seconds",
-			"When the oldest of them was signed, in Unix seconds; the present if there is none.",
-			func(b ledger.Backlog) float64 {
-				if b.Oldest.IsZero() {
-					return float64(s.now().Unix())
-				}
-				return float64(b.Oldest.Unix())
-			}),
-		gauge("mediator_receipts_refused_sessions", "Sessions whose receipts the node refuses.",
-			func(b ledger.Backlog) float64 { return float64(b.Refused) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "mediator_receipts_pruned_undelivered_total",
-			Help: "Receipts that expired before they were delivered."},
-			func() float64 { return float64(cmp.Or(s.backlog.Load(), new(ledger.Backlog)).Pruned) }),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "mediator_receipts_delivered_total",
-			Help: "Receipts that the node has acknowledged to this process."},
-			func() float64 { return float64(s.sent.Load()) }),
-		gauge("mediator_node_reachable", "1 if the last delivery succeeded or nothing was due; else 0.",
-			func(ledger.Backlog) float64 {
-				if s.away.Load() != nil {
-					return 0
-				}
-				return 1
-			}),
-	} {
-		if err := r.Register(c); err != nil {
-			return err
+	gauge("mediator_receipts_refused_sessions", "Sessions whose receipts the node refuses.",
+		func() float64 { return float64(backlog().Refused) })
+	counter("mediator_receipts_pruned_undelivered_total", "Receipts that expired before they were delivered.",
+		func() int64 { return backlog().Pruned })
+	counter("mediator_receipts_delivered_total", "Receipts that the node has acknowledged to this process.", s.sent.Load)
+	gauge("mediator_node_reachable", "1 if the last delivery succeeded or nothing was due; else 0.", func() float64 {
+		if s.away.Load() != nil {
+			return 0
 		}
-	}
-	return nil
+		return 1
+	})
 }

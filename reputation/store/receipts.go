@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/internal/db"
@@ -80,13 +78,13 @@ func (s *Store) Held(ctx context.Context, hashes []string) ([]Held, error) {
 	if len(hashes) == 0 {
 		return nil, nil
 	}
-	places, args := make([]string, len(hashes)), make([]any, len(hashes))
+	args := make([]any, len(hashes))
 	for i, hash := range hashes {
-		places[i], args[i] = fmt.Sprintf("$%d", i+1), hash
+		args[i] = hash
 	}
 	return db.Many[Held](ctx, s.db, "read the receipts", `SELECT r.owner, r.session, r.number, r.hash, r.request, r.token,
 		s.updated, s.forked > 0 FROM receipts AS r
-		JOIN sessions AS s ON s.owner = r.owner AND s.session = r.session WHERE r.hash IN (`+strings.Join(places, ", ")+`)
+		JOIN sessions AS s ON s.owner = r.owner AND s.session = r.session WHERE r.hash IN (`+db.Places(1, len(args))+`)
 		ORDER BY r.hash`, args...)
 }
 

@@ -1,7 +1,6 @@
 package verification
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
 // ChainSeed takes the place of the hash before the first turn. It is the original's constant, for its clients; the
@@ -50,10 +50,8 @@ func (t Turn) text(previous string) []byte {
 		{"prevHash", previous}, {"toolCall", t.ToolCall}, {"input", t.Input}, {"output", t.Output},
 		{"reasoning", t.Reasoning},
 	} {
-		b = append(b, "{,"[min(i, 1)])
-		b = appendString(b, member.name)
-		b = append(b, ':')
-		b = appendString(b, member.value)
+		b = append(strictjson.AppendText(append(b, "{,"[min(i, 1)]), member.name), ':')
+		b = strictjson.AppendText(b, member.value)
 	}
 	b = append(b, `,"timestamp":`...)
 	return append(strconv.AppendInt(b, t.Timestamp, 10), '}')
@@ -95,33 +93,6 @@ func checkTrace(t Trace) error {
 		}
 	}
 	return nil
-}
-
-// appendString writes s as JSON.stringify does: it escapes only the quote, the backslash and control characters.
-// encoding/json also escapes <, >, &, U+2028 and U+2029.
-func appendString(b []byte, s string) []byte {
-	b = append(b, '"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case c >= ' ':
-			b = append(b, c)
-		case c == '\b':
-			b = append(b, `\b`...)
-		case c == '\t':
-			b = append(b, `\t`...)
-		case c == '\n':
-			b = append(b, `\n`...)
-		case c == '\f':
-			b = append(b, `\f`...)
-		case c == '\r':
-			b = append(b, `\r`...)
-		default:
-			b = fmt.Appendf(b, `\u%04x`, c)
-		}
-	}
-	return append(b, '"')
 }
 
 // length counts the UTF-16 code units that can be seen, as JavaScript counts them. Spaces in a row are one.

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -17,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
@@ -33,10 +29,7 @@ func (n *address) flags(c *cobra.Command) {
 	cli.CAFlag(c, &n.ca)
 }
 
-const (
-	nodeTimeout   = 30 * time.Second
-	maxNodeAnswer = 4 << 20 // bytes
-)
+const nodeTimeout = 30 * time.Second
 
 func (n address) public() bool {
 	return strings.HasPrefix(n.at, "https://") && !strings.Contains(n.at, ",")
@@ -51,16 +44,14 @@ func (n address) call(ctx context.Context, method, path string, ask, answer any)
 	if !n.public() {
 		return admin.Call(ctx, n.at, method, path, ask, answer)
 	}
-	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
-	defer cancel()
-	var raw []byte
+	var body []byte
 	if ask != nil {
 		var err error
-		if raw, err = json.Marshal(ask); err != nil {
+		if body, err = json.Marshal(ask); err != nil {
 			return err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(n.at, "/")+path, bytes.NewReader(raw))
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(n.at, "/")+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
@@ -71,19 +62,11 @@ func (n address) call(ctx context.Context, method, path string, ask, answer any)
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: transport, CheckRedirect: wire.Stay}
-	defer client.CloseIdleConnections()
-	resp, err := client.Do(req)
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: wire.Stay, Timeout: nodeTimeout}
+	raw, err := wire.Peer{HTTP: client, Name: "the node at " + n.at, Unavailable: "node_unavailable"}.Do(req)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		err := problem.Read(resp)
-		if said := (*problem.Error)(nil); !errors.As(err, &said) {
-			return fmt.Errorf("%s does not answer as a node: %w", n.at, err)
-		}
-		return err
-	}
-	return json.NewDecoder(io.LimitReader(resp.Body, maxNodeAnswer)).Decode(answer)
+	return json.Unmarshal(raw, answer)
 }

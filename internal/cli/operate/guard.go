@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/agentpod"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/guard"
 	"github.com/actionproof/mediator/internal/logs"
-	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -117,7 +117,7 @@ func validateWays(c *cobra.Command, mode, proxy string, outside []string) error 
 }
 
 func forwardAgent(c *cobra.Command, at, proxy, caFile string) error {
-	to, id, err := daemon.ParseEndpoint(at)
+	to, id, err := admin.ParseEndpoint(at)
 	switch {
 	case err != nil:
 		return err

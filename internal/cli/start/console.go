@@ -22,7 +22,6 @@ import (
 	"github.com/actionproof/mediator/internal/console"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/logs"
-	"github.com/actionproof/mediator/internal/process/daemon"
 )
 
 // Console returns the command that shows pages about a deployment in a browser.
@@ -49,7 +48,7 @@ one and ends.`,
 				if *at == "" {
 					continue
 				}
-				full, err := daemon.WithClient(*at) // a confined console does not read the contexts
+				full, err := admin.WithClient(*at) // a confined console does not read the contexts
 				if err != nil {
 					return err
 				}

@@ -88,17 +88,22 @@ func (f *certificateFollower) read() (*followedBundle, error) {
 		}
 		return taken, nil
 	}
-	b, raw, err := deployed.ReadBundle(f.path)
+	return readBundle(f.path, f.roots, cmp.Or(last, new(followedBundle)).hash)
+}
+
+// readBundle reads and verifies a bundle, or returns nil if it has the hash known.
+func readBundle(path string, roots []evidence.Root, known string) (*followedBundle, error) {
+	b, raw, err := deployed.ReadBundle(path)
 	if err != nil {
 		return nil, err
 	}
 	hash := evidence.HashBytes(raw)
-	if last != nil && hash == last.hash {
+	if hash == known {
 		return nil, nil
 	}
-	trust, err := evidence.NewTrust(f.roots, b, evidence.SignerPolicy{})
+	trust, err := evidence.NewTrust(roots, b, evidence.SignerPolicy{})
 	if err != nil {
-		return nil, fmt.Errorf("trust bundle %s: %w", f.path, err)
+		return nil, fmt.Errorf("trust bundle %s: %w", path, err)
 	}
 	return &followedBundle{trust, hash, b.Full()}, nil
 }

@@ -8,11 +8,12 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
 func TestNotConfined(t *testing.T) {
-	err := (&Process{Log: zap.NewNop()}).Confine(Plan{}, &Observer{Paths: publicPaths("/trust.json")})
+	err := (&Process{Log: zap.NewNop()}).Confine(Plan{}, &Observer{Paths: []observe.Path{{Name: "/trust.json"}}})
 	var refused *refusal.Refusal
 	if !errors.As(err, &refused) || refused.Code() != "not_confined" ||
 		!strings.Contains(err.Error(), "/trust.json is in the root folder") {

@@ -36,11 +36,7 @@ func Listen(e config.Endpoint, id *identity.Identity, log *zap.Logger) (net.List
 		if id == nil {
 			return nil, errors.New("a TCP endpoint needs tls")
 		}
-		l, err := net.Listen("tcp", e.TCP)
-		if err != nil {
-			return nil, err
-		}
-		return tls.NewListener(newBoundedListener(l, endpointLimits, log), id.Config()), nil
+		return listenTLS(e.TCP, id.Config(), log)
 	}
 	if err := removeStaleSocket(e.Unix); err != nil {
 		return nil, err
@@ -63,11 +59,15 @@ func Listen(e config.Endpoint, id *identity.Identity, log *zap.Logger) (net.List
 
 // ListenOpen is [Listen] at a TCP address that also admits callers without a certificate.
 func ListenOpen(e config.Endpoint, id *identity.Identity, log *zap.Logger) (net.Listener, error) {
-	l, err := net.Listen("tcp", e.TCP)
+	return listenTLS(e.TCP, id.OpenConfig(), log)
+}
+
+func listenTLS(address string, c *tls.Config, log *zap.Logger) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	return tls.NewListener(newBoundedListener(l, endpointLimits, log), id.OpenConfig()), nil
+	return tls.NewListener(newBoundedListener(l, endpointLimits, log), c), nil
 }
 
 // removeStaleSocket removes a socket on which no process listens, and nothing else.
@@ -251,9 +251,6 @@ var PublicLimits = Limits{Connections: 512, PerAddress: 128, Header: 10 * time.S
 // for an event: one that is taken over, with requests that never end, must not keep others out.
 var endpointLimits = Limits{Connections: 4096, PerAddress: 1024}
 
-// header bounds the time for the header of a request and, before the first one, for a TLS handshake.
-const header = 30 * time.Second
-
 // linger bounds how long an endpoint at a TCP address still answers when its process ends. A replica takes its place:
 // a caller that sends on a kept connection while that is closed would fail, and may not repeat its request.
 const linger = 5 * time.Second
@@ -291,7 +288,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 		h = inTime(h)
 	}
 	s := &http.Server{
-		Handler: leaving(ctx, handling(h)), ReadHeaderTimeout: cmp.Or(b.Header, header), IdleTimeout: 2 * time.Minute,
+		Handler: leaving(ctx, handling(h)), ReadHeaderTimeout: cmp.Or(b.Header, 30*time.Second), IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10,
 		ReadTimeout:    b.Request, WriteTimeout: b.Request,
 		ErrorLog: stdlog.New(logs.Handshakes{To: flood.Logger(log)}, "", 0),

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -87,12 +86,7 @@ func (p *Process) observations(mux *http.ServeMux) {
 	})
 }
 
-// SecretPaths lists files and folders that the agent must neither change nor read. It skips empty names.
-func SecretPaths(names ...string) []observe.Path { return paths(true, names) }
-
-// publicPaths lists files and folders that the agent must not change, and this program. It skips empty names.
-func publicPaths(names ...string) []observe.Path { return paths(false, append(names, executable())) }
-
+// paths lists files and folders that the agent must not change, nor read if they are secret. It skips empty names.
 func paths(secret bool, names []string) []observe.Path {
 	var out []observe.Path
 	for _, n := range names {
@@ -101,14 +95,6 @@ func paths(secret bool, names []string) []observe.Path {
 		}
 	}
 	return out
-}
-
-// socketPath returns the socket on which this process listens. It returns nothing for a TCP endpoint.
-func socketPath(e config.Endpoint) []observe.Path {
-	if e.Unix == "" {
-		return nil
-	}
-	return []observe.Path{{Name: e.Unix, Users: e.UIDs}}
 }
 
 // executable returns the path of the running program. An agent that can replace this file controls the next start.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/signer"
@@ -35,7 +36,7 @@ func TestFilesAreLookedAtForEveryUser(t *testing.T) {
 		o := daemon.Observer{
 			Plan:  daemon.Plan{Process: config.Process{Agent: config.Agent{UID: &agent, GIDs: []uint32{group}}}},
 			Roles: []daemon.Role{{Purpose: "p", Key: signer.NewRotation(key, 0, time.Now)}},
-			Paths: daemon.SecretPaths(file),
+			Paths: []observe.Path{{Name: file, Secret: true}},
 		}
 		err := o.CheckStart(t.Context())
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/look"
@@ -56,7 +57,7 @@ func (p Plan) Observer(roles []Role) *Observer {
 	}
 	secret := slices.Concat(p.Secret, []string{p.Tokens.Read, p.Tokens.Operate}, p.Custody.SecretFiles(purposes...))
 	public := slices.Concat(p.Public, p.Custody.PublicFiles(),
-		[]string{p.File.Path, p.Manifest, p.Trust.Registry, p.Trust.Auditor, p.Trust.Bundle})
+		[]string{executable(), p.File.Path, p.Manifest, p.Trust.Registry, p.Trust.Auditor, p.Trust.Bundle})
 	if t := p.TLS; t != nil {
 		secret, public = append(secret, t.Key, t.Token), append(public, t.Certificate, t.Authorities)
 	}
@@ -65,8 +66,11 @@ func (p Plan) Observer(roles []Role) *Observer {
 	}
 	slices.Sort(secret)
 	slices.Sort(public)
-	return &Observer{p, roles, slices.Concat(
-		SecretPaths(slices.Compact(secret)...), publicPaths(slices.Compact(public)...), socketPath(p.Endpoint))}
+	all := slices.Concat(paths(true, slices.Compact(secret)), paths(false, slices.Compact(public)))
+	if e := p.Endpoint; e.Unix != "" {
+		all = append(all, observe.Path{Name: e.Unix, Users: e.UIDs})
+	}
+	return &Observer{p, roles, all}
 }
 
 // DNS is the port on which names are resolved over TCP.
@@ -86,7 +90,7 @@ func (p *Plan) UseDatabase(db *config.Postgres, dsn string) error {
 }
 
 func (p *Plan) places() []Place {
-	all := append([]Place{PlaceOf(p.Key, p.Endpoint)}, p.Listens...)
+	all := append([]Place{{p.Key, p.Endpoint.TCP, p.Endpoint.Unix}}, p.Listens...)
 	if p.Probes != nil {
 		all = append(all, Place{Key: "probes.listen", Address: p.Probes.Listen})
 	}
@@ -96,11 +100,6 @@ func (p *Plan) places() []Place {
 // Place is where a process listens, with the key of its configuration that names it. Address, Unix or both are set, or
 // neither where the key is left out.
 type Place struct{ Key, Address, Unix string }
-
-// PlaceOf returns the place of an endpoint.
-func PlaceOf(key string, e config.Endpoint) Place {
-	return Place{Key: key, Address: e.TCP, Unix: e.Unix}
-}
 
 // CheckPlaces refuses a start that could not listen as the file says (listen_failed). It opens each address and closes
 // it again.

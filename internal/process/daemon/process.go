@@ -1,34 +1,17 @@
 // Package daemon has the common parts of the processes: sidecar, trigger service, control plane and node.
-//
-//	process.go       the parts of each process
-//	run.go           the order in which it starts, reloads and ends
-//	plan.go          the files and addresses that it takes from its configuration
-//	endpoint.go      the endpoint for other processes and operators, and the users that it admits
-//	named.go         an endpoint that a command line names
-//	descriptor.go    descriptors that come with requests
-//	listener.go      bounds on the connections of strangers
-//	tls.go           the TLS certificate of a listener
-//	exchange.go      a pod's TLS certificate for its token
-//	roles.go         its signing roles, and what the key registry reads about them
-//	registration.go  its registration with a registrar, and the trust that it gets there
-//	certificates.go  the versions of its keys that sign
-//	trust.go         the trust bundle
-//	observer.go      its observations of its own deployment
-//	confinement.go   the rights that it gives up before it serves
-//	reload.go        how it takes over a changed configuration
-//	ready.go         whether its callers would be refused now
-//	metrics.go       metrics about trust, keys and Vault
-//	log.go           its log
+// [Run] starts one, reloads it and ends it.
 package daemon
 
 import (
 	"context"
 	"net"
 	"net/http"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -78,7 +61,7 @@ func New(ctx context.Context, log *zap.Logger, c config.Process) (*Process, erro
 	p := &Process{Log: log, Metrics: NewMetrics()}
 	p.Reloader = NewReloader(log, p.Metrics)
 	p.Metrics.MustRegister(stateCollector{p})
-	p.Reloader.onHangup()
+	signal.Notify(p.Reloader.hangups, syscall.SIGHUP) // which reloads the process instead of ending it
 	if err := p.loadIdentity(ctx, c); err != nil {
 		return nil, err
 	}

@@ -14,9 +14,7 @@ import (
 type Check func(context.Context) error
 
 const (
-	// probeAge bounds the age of a repeated result.
-	probeAge = 500 * time.Millisecond
-	// probeTimeout bounds a probe.
+	probeAge     = 500 * time.Millisecond // of a result that is repeated
 	probeTimeout = 3 * time.Second
 )
 

@@ -42,7 +42,6 @@ const (
 	registrarTimeout = 40 * time.Second // of a registration: the registrar may have many to sign for
 	registrarPause   = time.Second      // after an error
 	longestPause     = 30 * time.Second // between reloads that were refused
-	proofLifetime    = time.Minute
 	// maxTrust bounds an answer, in bytes. The bundle in it is a JSON text, and so a little longer than by itself.
 	maxTrust = 2*evidence.MaxBundle + 1<<20
 )
@@ -144,7 +143,7 @@ func (r *registration) once(ctx context.Context, roles []RoleDocument) (time.Dur
 func (r *registration) prove(ctx context.Context, nonce string, publication []byte) (proofs []string, err error) {
 	claims := evidence.Possession{PublicationHash: evidence.HashBytes(publication)}
 	claims.Registered = evidence.NewRegistered(string(r.p.Identity.ID()), evidence.AudienceRegistrar, time.Now(),
-		proofLifetime)
+		time.Minute)
 	claims.ID = nonce
 	for _, role := range r.p.Roles {
 		versions, err := role.Key.Versions(ctx)

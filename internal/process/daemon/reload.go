@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -87,9 +86,6 @@ func NewReloader(log *zap.Logger, registry prometheus.Registerer) *Reloader {
 	}
 	return r
 }
-
-// onHangup makes SIGHUP reload this process, in Watch, instead of ending it.
-func (r *Reloader) onHangup() { signal.Notify(r.hangups, syscall.SIGHUP) }
 
 // Start sets the status of the first configuration, and the function that takes over the next one or changes nothing.
 func (r *Reloader) Start(first ConfigStatus, take func(context.Context) (ConfigStatus, error)) {

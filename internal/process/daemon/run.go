@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -131,7 +130,8 @@ func (r *running[C]) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	handler, err := r.service.Begin(ctx, group)
 	if err != nil {
-		return errors.Join(err, open.close())
+		closeAll(open)
+		return err
 	}
 	if t := r.Tracing; t != nil {
 		handler = tracing.Handler(t, handler)
@@ -157,18 +157,19 @@ type port struct {
 	grace  time.Duration
 }
 
-type openPorts []port
-
-func (all openPorts) close() error {
-	var errs []error
-	for _, p := range all {
-		errs = append(errs, p.Close())
+func closeAll(open []port) {
+	for _, p := range open {
+		p.Close()
 	}
-	return errors.Join(errs...)
 }
 
 // listen opens the addresses of the endpoint, and that of the probes if there is one.
-func (r *running[C]) listen(plan Plan) (open openPorts, err error) {
+func (r *running[C]) listen(plan Plan) (open []port, err error) {
+	defer func() {
+		if err != nil {
+			closeAll(open)
+		}
+	}()
 	for _, e := range plan.Endpoint.Parts() {
 		listen := Listen
 		if e.TCP != "" && plan.Tokens != (config.Tokens{}) {
@@ -176,7 +177,7 @@ func (r *running[C]) listen(plan Plan) (open openPorts, err error) {
 		}
 		l, err := listen(e, r.Identity, r.Log)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", plan.Key, err), open.close())
+			return open, fmt.Errorf("%s: %w", plan.Key, err)
 		}
 		if e.TCP != "" {
 			r.Address = l.Addr()
@@ -191,7 +192,7 @@ func (r *running[C]) listen(plan Plan) (open openPorts, err error) {
 	if plan.Probes != nil {
 		l, err := net.Listen("tcp", plan.Probes.Listen)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("probes.listen: %w", err), open.close())
+			return open, fmt.Errorf("probes.listen: %w", err)
 		}
 		open = append(open, port{l, func(http.Handler) http.Handler { return r.probes() }, PublicLimits, time.Second})
 	}

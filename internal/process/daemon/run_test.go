@@ -37,7 +37,7 @@ func TestCheckPlaces(t *testing.T) {
 			"listen in a.yaml: another process listens on " + taken.Addr().String() + ": end it, or write another address"},
 		{"an address of another machine", daemon.Place{Key: "listen", Address: "192.0.2.1:0"},
 			"listen in a.yaml: this machine does not have the address 192.0.2.1:0: write one that it has"},
-		{"a socket that is taken", daemon.PlaceOf("admin", config.Endpoint{Unix: socket}),
+		{"a socket that is taken", daemon.Place{Key: "admin", Unix: socket},
 			"admin in a.yaml: another process listens on " + socket + ": end it, or name another socket"},
 		{"a socket whose process accepts nothing now", daemon.Place{Key: "admin", Unix: crowded},
 			"admin in a.yaml: another process listens on " + crowded + ": end it, or name another socket"},

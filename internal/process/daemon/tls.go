@@ -41,10 +41,6 @@ func ListenTLS(ctx context.Context, group *errgroup.Group, address, certificate,
 	return tls.NewListener(l, s.Config()), nil
 }
 
-func filesOf(c config.TLS) identity.Files {
-	return identity.Files{Certificate: c.Certificate, Key: c.Key, Authorities: c.Authorities}
-}
-
 // loadIdentity reads the process's TLS certificate, if it has one, or gets it for a token.
 func (p *Process) loadIdentity(ctx context.Context, c config.Process) (err error) {
 	switch {
@@ -53,7 +49,8 @@ func (p *Process) loadIdentity(ctx context.Context, c config.Process) (err error
 	case c.TLS.Token != "":
 		p.follow, err = p.exchange(ctx, *c.TLS, *c.Registrar)
 	default:
-		p.Identity, err = identity.Load(filesOf(*c.TLS))
+		p.Identity, err = identity.Load(identity.Files{Certificate: c.TLS.Certificate, Key: c.TLS.Key,
+			Authorities: c.TLS.Authorities})
 		p.follow = func(ctx context.Context) { p.Identity.Follow(ctx, p.Log) }
 	}
 	if err != nil {

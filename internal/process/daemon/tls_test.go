@@ -169,7 +169,7 @@ func TestSilentHandshakesEnd(t *testing.T) {
 		began := time.Now()
 		c := l.dial("10.0.0.1")
 		_, err := io.ReadAll(c)
-		if took := time.Since(began); took != header {
+		if took := time.Since(began); took != 30*time.Second {
 			t.Errorf("it ends after %s: %v", took, err)
 		}
 		c.Close()

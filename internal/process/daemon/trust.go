@@ -56,21 +56,13 @@ func (p *Process) checkFiles(plan Plan) error {
 		if strict != nil {
 			_, err = p.readTrust(c, strict)
 		} else {
-			err = checkBundle(c.Bundle, p.Roots)
+			_, err = readBundle(c.Bundle, p.Roots, "")
 		}
 	}
 	if err != nil && !await.Pending(err) {
 		return err
 	}
 	return nil
-}
-
-func checkBundle(path string, roots []evidence.Root) error {
-	b, _, err := deployed.ReadBundle(path)
-	if err == nil {
-		_, err = evidence.NewTrust(roots, b, evidence.SignerPolicy{})
-	}
-	return err
 }
 
 // WaitForRoots waits for the pinned root keys.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/actionproof/mediator/reputation/api"
 )
@@ -36,26 +37,22 @@ type requests struct {
 	seconds  *prometheus.HistogramVec
 }
 
-func newRequests(r prometheus.Registerer) (*requests, error) {
+func newRequests(r prometheus.Registerer) *requests {
+	with := promauto.With(r)
 	m := &requests{
-		answered: prometheus.NewCounterVec(
+		answered: with.NewCounterVec(
 			prometheus.CounterOpts{Name: "mediator_node_requests_total", Help: "Requests to the node by endpoint and status."},
 			[]string{"endpoint", "status"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		seconds: with.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "mediator_node_request_seconds", Help: "How long the node took to answer, by endpoint.",
 			Buckets: prometheus.ExponentialBuckets(.001, 4, 8),
 		}, []string{"endpoint"}),
-	}
-	for _, c := range []prometheus.Collector{m.answered, m.seconds} {
-		if err := r.Register(c); err != nil {
-			return nil, err
-		}
 	}
 	for _, endpoint := range append(slices.Clone(endpoints), others) {
 		m.answered.WithLabelValues(endpoint, "200")
 		m.seconds.WithLabelValues(endpoint)
 	}
-	return m, nil
+	return m
 }
 
 // endpoints are the first parts of the API's paths below /v1/, and mcp. Other paths share one label, since strangers

@@ -144,9 +144,7 @@ func (p *process) Open(ctx context.Context) (err error) {
 	if err := p.Metrics.Register(p.owners); err != nil {
 		return err
 	}
-	if p.metrics, err = newRequests(p.Metrics); err != nil {
-		return err
-	}
+	p.metrics = newRequests(p.Metrics)
 	if err := p.owners.take(c); err != nil && !await.Pending(err) {
 		return err
 	}

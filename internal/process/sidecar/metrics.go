@@ -1,35 +1,29 @@
 package sidecar
 
 import (
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-func (p *sidecar) registerMetrics() error {
-	gauge := func(name, help string, value func() float64) error {
-		return p.Metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
-	}
-	p.proxied = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mediator_upstream_proxy_connections_total",
+func (p *sidecar) registerMetrics() {
+	with := promauto.With(p.Metrics)
+	p.proxied = with.NewCounterVec(prometheus.CounterOpts{Name: "mediator_upstream_proxy_connections_total",
 		Help: "Connections tried through the upstream proxy, by the code of their failure; empty for success."},
 		[]string{"code"})
-	return errors.Join(
-		p.Metrics.Register(p.proxied),
-		p.Metrics.Register(ruleCollector{p}),
-		gauge("mediator_interception_ca_until_seconds",
-			"When the interception CA ends, after which no TLS connection of an agent is served, in Unix seconds.",
-			func() float64 { return float64(p.ca.Expires().Unix()) }),
-		gauge("mediator_contradicted_controls",
-			"How many of the manifest's controls were seen not to hold; an isolated session's refuse only its own posts.",
-			func() float64 {
-				if d := p.observed.Load(); d != nil {
-					return float64(d.contradictions())
-				}
-				return 0
-			}),
-		p.Metrics.Register(credentialMetrics{p}),
-	)
+	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "mediator_interception_ca_until_seconds",
+		Help: "When the interception CA ends, after which no TLS connection of an agent is served, in Unix seconds."},
+		func() float64 { return float64(p.ca.Expires().Unix()) })
+	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "mediator_contradicted_controls",
+		Help: "How many of the manifest's controls were seen not to hold; an isolated session's refuse only its own posts."},
+		func() float64 {
+			if d := p.observed.Load(); d != nil {
+				return float64(d.contradictions())
+			}
+			return 0
+		})
+	p.Metrics.MustRegister(ruleCollector{p}, credentialMetrics{p})
 }
 
 var (

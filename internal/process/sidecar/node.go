@@ -2,7 +2,6 @@ package sidecar
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -64,7 +63,8 @@ func (p *sidecar) openNode() error {
 		Ask: func(ctx context.Context) (string, error) { return p.askReputation(ctx, to) }, Accepts: p.accepts,
 		Now: time.Now, Log: p.Log,
 	})
-	return errors.Join(p.sender.Register(p.Metrics), p.reputations.Register(p.Metrics))
+	p.sender.Register(p.Metrics)
+	return p.reputations.Register(p.Metrics)
 }
 
 // askReputation asks the node for a token of the agent that the control plane can verify.

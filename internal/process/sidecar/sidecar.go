@@ -182,9 +182,7 @@ func (p *sidecar) Open(ctx context.Context) (err error) {
 	if p.ca, err = openCA(c); err != nil {
 		return fmt.Errorf("ca in %s: %w", c.Path, err)
 	}
-	if err := p.registerMetrics(); err != nil {
-		return err
-	}
+	p.registerMetrics()
 	if err := p.openLedger(ctx); err != nil {
 		return fmt.Errorf("the ledger of %s: %w", c.Path, err)
 	}

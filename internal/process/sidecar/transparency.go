@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -124,7 +125,8 @@ func (p *sidecar) beginTransparency(ctx context.Context, group *errgroup.Group) 
 	}
 	t.follow(p.sessions)
 	p.admin.Transparency, p.admin.Logged = t.status, t.ledger
-	return t.register(p.Metrics)
+	t.register(p.Metrics)
+	return nil
 }
 
 // logged wakes the log after the ledger has stored leaves. When the log starts, it finds earlier ones by itself.
@@ -173,26 +175,20 @@ func (t *transparency) failed(err error) {
 }
 
 // register adds the log's metrics. The log runs.
-func (t *transparency) register(r prometheus.Registerer) error {
-	gauge := func(name, help string, value func(s translog.Status) float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			return value(t.running.Load().Progress())
+func (t *transparency) register(r prometheus.Registerer) {
+	gauge := func(name, help string, value func(s translog.Status) int64) {
+		promauto.With(r).NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
+			return float64(value(t.running.Load().Progress()))
 		})
 	}
-	for _, c := range []prometheus.Collector{t.failures,
-		gauge("mediator_log_entries", "Entries in the newest checkpoint of the transparency log.",
-			func(s translog.Status) float64 { return float64(max(s.Signed.Size, s.Accepted.Size)) }),
-		gauge("mediator_log_witnessed_entries", "Entries in its newest checkpoint that the log's policy accepts.",
-			func(s translog.Status) float64 { return float64(s.Accepted.Size) }),
-		gauge("mediator_log_witnessed_seconds",
-			"When the log's policy last accepted a checkpoint, in Unix seconds; before that, when the process began.",
-			func(s translog.Status) float64 { return float64(s.Since.Unix()) }),
-	} {
-		if err := r.Register(c); err != nil {
-			return err
-		}
-	}
-	return nil
+	r.MustRegister(t.failures)
+	gauge("mediator_log_entries", "Entries in the newest checkpoint of the transparency log.",
+		func(s translog.Status) int64 { return max(s.Signed.Size, s.Accepted.Size) })
+	gauge("mediator_log_witnessed_entries", "Entries in its newest checkpoint that the log's policy accepts.",
+		func(s translog.Status) int64 { return s.Accepted.Size })
+	gauge("mediator_log_witnessed_seconds",
+		"When the log's policy last accepted a checkpoint, in Unix seconds; before that, when the process began.",
+		func(s translog.Status) int64 { return s.Since.Unix() })
 }
 
 // follow logs the sessions from now on.

@@ -190,7 +190,7 @@ func TestPostsListBreaksOff(t *testing.T) {
 
 func rawList(t *testing.T, at string) error {
 	t.Helper()
-	e, id, err := daemon.ParseEndpoint(at)
+	e, id, err := admin.ParseEndpoint(at)
 	check.Must(t, err)
 	client, base := daemon.Client(e, id)
 	defer client.CloseIdleConnections()

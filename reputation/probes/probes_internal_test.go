@@ -1,4 +1,4 @@
-package reputation
+package probes
 
 import (
 	"fmt"
@@ -6,17 +6,13 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/actionproof/mediator/test/check"
 )
 
 func TestBank(t *testing.T) {
-	b, err := readBank()
-	check.Must(t, err)
-	if len(b.Questions) < 2*ProbePairs {
-		t.Errorf("only %d questions", len(b.Questions))
+	if len(bank.Questions) < 10 {
+		t.Errorf("only %d questions", len(bank.Questions))
 	}
-	for _, q := range b.Questions {
+	for _, q := range bank.Questions {
 		if len(q.Forms) < 2 || len(q.Values) == 0 {
 			t.Errorf("%q can be asked in one way only", q.Forms)
 		}
@@ -34,24 +30,22 @@ func TestBank(t *testing.T) {
 }
 
 func TestDraw(t *testing.T) {
-	b, err := readBank()
-	check.Must(t, err)
 	draw := func(seed uint64) any {
 		n := 0
-		return b.draw(5, rand.New(rand.NewPCG(seed, 0)), func() string { n++; return fmt.Sprint(n) })
+		return Draw(5, rand.New(rand.NewPCG(seed, 0)), func() string { n++; return fmt.Sprint(n) })
 	}
 	if !reflect.DeepEqual(draw(1), draw(1)) || reflect.DeepEqual(draw(1), draw(2)) {
 		t.Error("the randomness does not decide")
 	}
 	apart := false
 	for seed := range uint64(5) {
-		probes := b.draw(5, rand.New(rand.NewPCG(seed, 0)), func() string { return "" })
+		probes := Draw(5, rand.New(rand.NewPCG(seed, 0)), func() string { return "" })
 		apart = apart || probes[0].Pair != probes[1].Pair
 	}
 	if !apart {
 		t.Error("pairs stand beside each other")
 	}
-	if got := b.draw(1000, rand.New(rand.NewPCG(1, 0)), func() string { return "" }); len(got) != 2*len(b.Questions) {
-		t.Errorf("%d probes of %d questions", len(got), len(b.Questions))
+	if got := Draw(1000, rand.New(rand.NewPCG(1, 0)), func() string { return "" }); len(got) != 2*len(bank.Questions) {
+		t.Errorf("%d probes of %d questions", len(got), len(bank.Questions))
 	}
 }

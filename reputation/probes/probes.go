@@ -1,4 +1,5 @@
-package reputation
+// Package probes has the questions of challenges.
+package probes
 
 import (
 	_ "embed" // the bank of questions
@@ -13,14 +14,19 @@ import (
 )
 
 //go:embed probes.json
-var bankText []byte
+var text []byte
 
-// bank holds the probe questions. It has no answers: a pair asks the same in other words, and only whether the answers
-// agree counts.
-type bank struct {
+// bank holds the questions. It has no answers: a pair asks the same in other words, and only whether the answers agree
+// counts.
+var bank = func() (b struct {
 	Version   string     `json:"version"`
 	Questions []question `json:"questions"`
-}
+}) {
+	if err := strictjson.Parse(text, &b); err != nil {
+		panic("probes: probes.json: " + err.Error())
+	}
+	return b
+}()
 
 type question struct {
 	Values map[string]choice `json:"values"`
@@ -34,25 +40,16 @@ type choice struct {
 	Of   []string `json:"of,omitempty"`
 }
 
-func readBank() (bank, error) {
-	var b bank
-	if err := strictjson.Parse(bankText, &b); err != nil {
-		return b, fmt.Errorf("reputation: the bank of probes: %w", err)
-	}
-	return b, nil
-}
-
-// draw draws pairs of probes in random order, each from another question.
-func (b bank) draw(pairs int, r *rand.Rand, id func() string) []store.Probe {
+// Draw draws pairs of probes in random order, each pair from another question.
+func Draw(pairs int, r *rand.Rand, id func() string) []store.Probe {
 	var probes []store.Probe
-	for pair, at := range r.Perm(len(b.Questions))[:min(pairs, len(b.Questions))] {
-		q := b.Questions[at]
+	for pair, at := range r.Perm(len(bank.Questions))[:min(pairs, len(bank.Questions))] {
+		q := bank.Questions[at]
 		values := make([]string, 0, 2*len(q.Values))
 		for _, name := range slices.Sorted(maps.Keys(q.Values)) {
 			values = append(values, "{"+name+"}", q.Values[name].draw(r))
 		}
-		forms := r.Perm(len(q.Forms))
-		for _, form := range forms[:2] {
+		for _, form := range r.Perm(len(q.Forms))[:2] {
 			probes = append(probes,
 				store.Probe{ID: id(), Pair: int64(pair), Prompt: strings.NewReplacer(values...).Replace(q.Forms[form])})
 		}

@@ -1,0 +1,44 @@
+package reputation
+
+import (
+	"context"
+	"fmt"
+	"testing"
+)
+
+func TestShelfIsBounded(t *testing.T) {
+	s := newShelf[sessionKey, reading](100)
+	for i := range 50 {
+		for _, id := range []string{fmt.Sprint(i), "often"} {
+			key := sessionKey{"o", id}
+			r, release, ok := s.take(t.Context(), key)
+			if !ok {
+				t.Fatalf("nobody has %v, and it is not to be had", key)
+			}
+			s.weigh(key, r, 30)
+			release()
+		}
+	}
+	if _, ok := s.byKey.Get(sessionKey{"o", "often"}); s.byKey.Total() > 100 || s.byKey.Len() > 4 || !ok {
+		t.Errorf("%d receipts of %d sessions", s.byKey.Total(), s.byKey.Len())
+	}
+	often := sessionKey{"o", "often"}
+	one, release, _ := s.take(t.Context(), often)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, ok := s.take(ended, often); ok {
+		t.Error("two have one session")
+	}
+	s.weigh(often, one, 1000) // more than all may have: it alone is kept
+	if s.byKey.Len() != 1 || s.byKey.Total() != 1000 {
+		t.Errorf("%d receipts of %d sessions", s.byKey.Total(), s.byKey.Len())
+	}
+	release()
+	if _, _, ok := s.take(t.Context(), sessionKey{"o", "next"}); !ok || s.byKey.Total() != 1 {
+		t.Errorf("%d receipts, %v", s.byKey.Total(), ok)
+	}
+	s.weigh(often, one, 2000) // it was dropped
+	if s.byKey.Total() != 1 {
+		t.Errorf("%d receipts", s.byKey.Total())
+	}
+}
