@@ -9,11 +9,11 @@ import (
 // that stores its end, so that a crash neither loses nor repeats one. Processes that share a ledger each list the calls
 // whose ends they stored. It is safe for concurrent use.
 type Exports interface {
-	// Unexported returns records in the order in which they ended: at most limit, and after the first one only as long
-	// as their texts have at most MaxExport bytes together.
+	// Unexported returns the records that the ledger has had longest: at most limit, and after the first one only as
+	// long as their texts have at most MaxExport bytes together.
 	Unexported(ctx context.Context, limit int) ([]Export, error)
-	// Exported ends the listing of these records. It skips unknown ids.
-	Exported(ctx context.Context, ids ...string) error
+	// Exported ends the listing of these records. It skips those that are not listed.
+	Exported(ctx context.Context, records ...Export) error
 }
 
 // MaxExport bounds the texts of the records that [Exports] returns at once, in bytes.
@@ -21,6 +21,7 @@ const MaxExport = 4 << 20
 
 // Export is a record as the ledger stores it. An exporter copies the evidence, most of its text, without reading it.
 type Export struct {
+	Seq       int64 // its place in the ledger
 	ID        string
 	Record    string // the [Record] without its artifacts, a JSON object
 	Artifacts string // a JSON list; empty if there are none

@@ -34,14 +34,14 @@ func load(b *testing.B, db *sql.DB, held int) {
 	for n := 0; n < held; n = int(head.Size) {
 		var entries []string
 		for i := n; i < min(n+1<<16, held); i++ {
-			if i%kept > 0 {
+			if i%kept > 0 && i < held-1 {
 				entries = append(entries, fmt.Sprintf("%0190d", i))
 				continue
 			}
 			id := fmt.Sprintf("post_%d", i)
 			f := leaf.New(leaf.Intent, now, leaf.Document{Post: id}).Leaf(id)
-			do(`INSERT INTO leaves (id, entry, opening, made, number) VALUES (?, ?, ?, ?, ?)`,
-				f.ID, f.Entry, f.Opening, f.Made, i)
+			do(`INSERT INTO leaves (seq, id, entry, opening, made) VALUES (?, ?, ?, ?, ?)`,
+				i+1, f.ID, f.Entry, f.Opening, f.Made)
 			entries = append(entries, f.Entry)
 		}
 		grown, err := translog.Grow(head, edge, entries)

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/otlp"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -56,7 +57,8 @@ type Exporter struct {
 	refused  prometheus.Counter
 	failures prometheus.Counter
 	oldest   prometheus.Gauge
-	to       Destination   // only Run uses it
+	waiting  bool // oldest has the time of a record that still waits; only Run uses this and to
+	to       Destination
 	replaced chan struct{} // there is a next one
 
 	mu   sync.Mutex  // guards next
@@ -109,7 +111,7 @@ func (e *Exporter) Run(ctx context.Context, from ledger.Exports) {
 		e.note(err)
 		switch {
 		case err != nil:
-			pause = min(max(2*pause, firstRetry), lastRetry)
+			pause = max(min(max(2*pause, firstRetry), lastRetry), otlp.WaitOf(err))
 		case n > 0:
 			pause = gather
 			if n == batch {
@@ -142,11 +144,14 @@ func (e *Exporter) export(ctx context.Context, from ledger.Exports) (int, error)
 		}
 		return 0, err
 	}
-	oldest, err := records[0].Bare()
-	if err != nil {
-		return 0, err
+	if !e.waiting { // otherwise another call may have become the first
+		oldest, err := records[0].Bare()
+		if err != nil {
+			return 0, err
+		}
+		e.waiting = true
+		e.oldest.Set(float64(oldest.Finished.Unix()))
 	}
-	e.oldest.Set(float64(oldest.Finished.Unix()))
 	e.takeOver()
 	err = e.to.Write(ctx, records)
 	exported := len(records)
@@ -157,13 +162,10 @@ func (e *Exporter) export(ctx context.Context, from ledger.Exports) (int, error)
 	} else if err != nil {
 		return 0, err
 	}
-	ids := make([]string, len(records))
-	for i, r := range records {
-		ids[i] = r.ID
-	}
-	if err := from.Exported(ctx, ids...); err != nil {
+	if err := from.Exported(ctx, records...); err != nil {
 		return 0, err
 	}
+	e.waiting = false
 	e.exported.Add(float64(exported))
 	return len(records), nil
 }
@@ -179,6 +181,10 @@ func (e *Exporter) takeOver() {
 		e.note(e.to.Close())
 	}
 	e.to, e.next = e.next, nil
+	select {
+	case <-e.replaced:
+	default:
+	}
 }
 
 // note logs and counts a failure.

@@ -21,14 +21,19 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/auditexport"
+	"github.com/actionproof/mediator/internal/otlp"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
-// victimVariable makes the test binary record and export calls in this folder until it is killed.
-const victimVariable = "AUDITEXPORT_VICTIM"
+const (
+	// victimVariable makes the test binary record and export calls in this folder until it is killed.
+	victimVariable = "AUDITEXPORT_VICTIM"
+	// collectorVariable makes it export to the collector at this URL, and not to a file.
+	collectorVariable = "AUDITEXPORT_COLLECTOR"
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimVariable); dir != "" {
@@ -47,7 +52,7 @@ func fail(err error) {
 // victim prints the id of each call that the ledger has taken. Now and then it kills itself between the write to the
 // file and the note of it in the ledger.
 func victim(dir string) {
-	e, l := exporting(dir)
+	e, l := exporting(dir, os.Getenv(collectorVariable))
 	go e.Run(context.Background(), l)
 	for i := range 1_000_000 {
 		id := fmt.Sprintf("post_%d_%06d", os.Getpid(), i)
@@ -61,22 +66,26 @@ func refused(id string) ledger.Record {
 		Started: time.Now(), Finished: time.Now()}
 }
 
-// exporting opens the ledger in dir, and an exporter of it to a file there.
-func exporting(dir string) (*auditexport.Exporter, *sqlite.Ledger) {
+// exporting opens the ledger in dir, and an exporter of it to a file there or to a collector.
+func exporting(dir, collector string) (*auditexport.Exporter, *sqlite.Ledger) {
 	e := auditexport.New(zap.NewNop(), prometheus.NewRegistry())
 	l, err := sqlite.Open(context.Background(), filepath.Join(dir, "ledger.db"),
 		sqlite.Options{Now: time.Now, Ended: e.Wake})
 	fail(err)
-	e.Use(killing{auditexport.NewFile(filepath.Join(dir, "audit.jsonl"), auditexport.Formats["json"])})
+	if collector == "" {
+		e.Use(killing{auditexport.NewFile(filepath.Join(dir, "audit.jsonl"), auditexport.Formats["json"])})
+	} else {
+		e.Use(killing{auditexport.NewLogs(otlp.Collector{Endpoint: collector}, auditexport.Formats["json"])})
+	}
 	return e, l
 }
 
 // killing kills the process after every third batch that it wrote.
-type killing struct{ *auditexport.File }
+type killing struct{ auditexport.Destination }
 
 // Write writes the records.
 func (k killing) Write(ctx context.Context, records []ledger.Export) error {
-	err := k.File.Write(ctx, records)
+	err := k.Destination.Write(ctx, records)
 	if err == nil && os.Getenv(victimVariable) != "" && rand.N(3) == 0 {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
@@ -90,24 +99,7 @@ func TestKilledExport(t *testing.T) {
 	dir := t.TempDir()
 	var taken []string
 	for round := range 12 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), victimVariable+"="+dir)
-		out, err := cmd.StdoutPipe()
-		check.Must(t, err, cmd.Start())
-		stop := 1 + rand.N(400)
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if strings.HasPrefix(lines.Text(), "error") {
-				t.Fatal(lines.Text())
-			}
-			taken = append(taken, lines.Text())
-			if stop--; stop == 0 {
-				_ = cmd.Process.Kill()
-			}
-		}
-		if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
-			t.Fatal(err)
-		}
+		taken = append(taken, kill(t, dir, "")...)
 		switch path := filepath.Join(dir, "audit.jsonl"); round % 3 {
 		case 0:
 			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
@@ -120,12 +112,7 @@ func TestKilledExport(t *testing.T) {
 			}
 		}
 	}
-	e, l := exporting(dir)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); e.Run(ctx, drained{l, cancel}) }()
-	<-done
-	check.Must(t, l.Close())
+	drain(t, dir, "")
 	seen := make(map[string]int)
 	names, err := filepath.Glob(filepath.Join(dir, "audit.jsonl*"))
 	check.Must(t, err)
@@ -145,6 +132,39 @@ func TestKilledExport(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls in %d files", len(seen), len(names))
+}
+
+// kill runs a victim and kills it, unless it does so itself. It returns the calls that the ledger took.
+func kill(t *testing.T, dir, collector string) (taken []string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), victimVariable+"="+dir, collectorVariable+"="+collector)
+	out, err := cmd.StdoutPipe()
+	check.Must(t, err, cmd.Start())
+	stop := 1 + rand.N(400)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "error") {
+			t.Fatal(lines.Text())
+		}
+		taken = append(taken, lines.Text())
+		if stop--; stop == 0 {
+			_ = cmd.Process.Kill()
+		}
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Fatal(err)
+	}
+	return taken
+}
+
+// drain exports what is left.
+func drain(t *testing.T, dir, collector string) {
+	t.Helper()
+	e, l := exporting(dir, collector)
+	ctx, cancel := context.WithCancel(t.Context())
+	e.Run(ctx, drained{l, cancel})
+	check.Must(t, l.Close())
 }
 
 // drained calls all when nothing is left to export.

@@ -1,16 +1,24 @@
 package auditexport_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	logs "go.opentelemetry.io/proto/otlp/logs/v1"
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/actionproof/mediator/internal/auditexport"
@@ -55,6 +63,115 @@ func TestLogs(t *testing.T) {
 		"error.type=policy_denied; mediator.reason=no rule allows it; server.address=api.example.com; "+
 		"gen_ai.tool.name=send_mail; ")
 }
+
+// TestKilledExportToCollector kills the process again and again. Its collector is away in one round, and otherwise at
+// times busy, or takes records without an answer. In the end it has each call that the ledger took.
+func TestKilledExportToCollector(t *testing.T) {
+	var mu sync.Mutex
+	dir, seen, sent := t.TempDir(), make(map[string]bool), 0
+	start := func(address string) *httptest.Server {
+		l, err := net.Listen("tcp", address)
+		check.Must(t, err)
+		s := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(
+			func(w http.ResponseWriter, r *http.Request) {
+				raw, err := io.ReadAll(r.Body)
+				var all logs.LogsData
+				if err != nil || proto.Unmarshal(raw, &all) != nil {
+					return // of a killed process
+				}
+				if rand.N(4) == 0 {
+					w.Header().Set("Retry-After", "0")
+					w.WriteHeader(http.StatusTooManyRequests)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				for _, l := range all.ResourceLogs[0].ScopeLogs[0].LogRecords {
+					seen[l.Attributes[0].Value.GetStringValue()] = true
+					sent++
+				}
+				if rand.N(4) == 0 {
+					panic(http.ErrAbortHandler)
+				}
+			})}}
+		s.Start()
+		return s
+	}
+	s := start("127.0.0.1:0")
+	var taken []string
+	for range 3 {
+		taken = append(taken, kill(t, dir, s.URL)...)
+	}
+	s.Close()
+	taken = append(taken, kill(t, dir, s.URL)...)
+	s = start(s.Listener.Addr().String())
+	defer s.Close()
+	drain(t, dir, s.URL)
+	for _, id := range taken {
+		if !seen[id] {
+			t.Errorf("%s is lost", id)
+		}
+	}
+	t.Logf("%d calls in %d log records", len(seen), sent)
+}
+
+// TestSlowCollector ends the process while the collector does not answer: the record waits for the next start.
+func TestSlowCollector(t *testing.T) {
+	asked, end := make(chan struct{}), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { close(asked); <-end }))
+	defer s.Close()
+	defer close(end)
+	e, l := exporting(t.TempDir(), s.URL)
+	defer l.Close()
+	check.Must(t, l.Add(t.Context(), refused("post_1")))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	e.Run(ctx, l)
+	if all, err := l.Unexported(t.Context(), 1); err != nil || len(all) != 1 {
+		t.Errorf("got %v, %v", all, err)
+	}
+}
+
+// TestBusyCollector waits as long as the collector asks.
+func TestBusyCollector(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := auditexport.New(zap.NewNop(), prometheus.NewRegistry())
+		ctx, cancel := context.WithCancel(t.Context())
+		b := &busy{cancel: cancel}
+		e.Use(b)
+		began := time.Now()
+		e.Run(ctx, exports{ledgertest.ExportOf(t, refused("post_1"))})
+		check.WantEqual(t, time.Since(began), 5*time.Minute)
+	})
+}
+
+// busy asks for five minutes, and then takes what comes.
+type busy struct {
+	asked  bool
+	cancel func()
+}
+
+// Write fails at first.
+func (b *busy) Write(context.Context, []ledger.Export) error {
+	if !b.asked {
+		b.asked = true
+		return &otlp.StatusError{Status: http.StatusTooManyRequests, Wait: 5 * time.Minute}
+	}
+	b.cancel()
+	return nil
+}
+
+// Close does nothing.
+func (*busy) Close() error { return nil }
+
+// exports always lists the same records.
+type exports []ledger.Export
+
+// Unexported returns them.
+func (e exports) Unexported(context.Context, int) ([]ledger.Export, error) { return e, nil }
+
+// Exported does nothing.
+func (exports) Exported(context.Context, ...ledger.Export) error { return nil }
 
 // TestRefusedLogs has a collector that takes at most two records at once, and never post_3.
 func TestRefusedLogs(t *testing.T) {

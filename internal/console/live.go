@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -12,10 +13,13 @@ import (
 )
 
 // newsPeriod is the least time between two pieces of news for a page, which then asks for itself again.
-const newsPeriod = time.Second
+const newsPeriod = 2 * time.Second
 
 // maxPages bounds the open pages that get news.
 const maxPages = 32
+
+// errNews ends the wait for a call.
+var errNews = errors.New("a call has ended")
 
 // live tells open pages when calls have ended. It follows the sidecar's calls only while a page is open.
 type live struct {
@@ -98,10 +102,16 @@ func (l *live) follow(ctx context.Context, pages map[chan struct{}]bool) {
 			}
 		}
 	}
-	_ = admin.Ended(ctx, l.at, admin.Selection{}, func() error { return nil }, func(admin.EndedCall) error {
+	// It follows only until the next call ends: sending every call would cost the sidecar CPU.
+	begun, next := func() error { return nil }, func(admin.EndedCall) error { return errNews }
+	for errors.Is(admin.Ended(ctx, l.at, admin.Selection{}, begun, next), errNews) {
 		tell()
-		return nil
-	}) // each page says itself whether the sidecar answers
+		select {
+		case <-time.After(newsPeriod):
+		case <-ctx.Done():
+		}
+		begun = func() error { tell(); return nil } // calls may have ended meanwhile
+	} // each page says itself whether the sidecar answers
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for changed := range pages {

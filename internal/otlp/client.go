@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,8 @@ const (
 	timeout = 10 * time.Second
 	// maxAnswer bounds what is read of an answer, in bytes.
 	maxAnswer = 64 << 10
+	// MaxWait bounds the wait that a collector may ask for.
+	MaxWait = 10 * time.Minute
 )
 
 // Collector says where a collector answers.
@@ -64,7 +67,10 @@ func (e *RejectedError) Error() string {
 }
 
 // StatusError is the error for an answer that is no success.
-type StatusError struct{ Status int }
+type StatusError struct {
+	Status int
+	Wait   time.Duration // what the collector asks for before the next request (Retry-After), at most MaxWait
+}
 
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("the collector answered with status %d", e.Status)
@@ -94,13 +100,34 @@ func (c *Client) Send(ctx context.Context, path string, m proto.Message) error {
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case resp.StatusCode/100 != 2:
-		return &StatusError{resp.StatusCode}
+		return &StatusError{resp.StatusCode, waitOf(resp.Header.Get("Retry-After"))}
 	case err != nil:
 		return errors.New("the collector's answer broke off")
 	case len(answer) > maxAnswer:
 		return fmt.Errorf("the collector's answer is larger than %d bytes", maxAnswer)
 	}
 	return rejected(answer)
+}
+
+// waitOf reads Retry-After (RFC 9110 section 10.2.3): seconds or a date. Without one, or a malformed one, it returns 0.
+func waitOf(after string) time.Duration {
+	wait := MaxWait
+	if seconds, err := strconv.ParseUint(after, 10, 32); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if at, err := http.ParseTime(after); err == nil {
+		wait = time.Until(at)
+	} else {
+		return 0
+	}
+	return min(max(wait, 0), MaxWait)
+}
+
+// WaitOf returns how long the collector asks to wait after an error of [Client.Send]; 0 if it does not say.
+func WaitOf(err error) time.Duration {
+	if s := new(StatusError); errors.As(err, &s) {
+		return s.Wait
+	}
+	return 0
 }
 
 // rejected reads an Export…ServiceResponse, which has the same form for all signals: field 1 is a message with the

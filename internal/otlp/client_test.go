@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	proto "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -34,6 +35,7 @@ func TestSend(t *testing.T) {
 		"taken with advice": {200, refused(0, "slower"), ""},
 		"taken in part":     {200, refused(3, "too\nold"), `the collector refused 3 items: "too\nold"`},
 		"refused":           {400, "secret detail", "the collector answered with status 400"},
+		"busy":              {429, "", "the collector answered with status 429"},
 		"moved":             {307, "", "the collector answered with status 307"},
 		"a long answer":     {200, strings.Repeat("x", 10<<20), "the collector's answer is larger than 65536 bytes"},
 		"another answer":    {200, "<html>", "the collector's answer is malformed"},
@@ -62,6 +64,26 @@ func TestSend(t *testing.T) {
 			check.WantEqual(t, errors.As(err, &part), name == "taken in part")
 		})
 	}
+}
+
+func TestWaitOf(t *testing.T) {
+	for after, want := range map[string]time.Duration{"": 0, "soon": 0, "-1": 0, "1.5": 0, "0": 0, "30": 30 * time.Second,
+		"4294967295": otlp.MaxWait, "99999999999": 0, "Sun, 06 Nov 1994 08:49:37 GMT": 0,
+		"Fri, 31 Dec 9999 23:59:59 GMT": otlp.MaxWait} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", after)
+			w.WriteHeader(http.StatusTooManyRequests)
+		}))
+		c := otlp.NewClient(otlp.Collector{Endpoint: s.URL})
+		if got := otlp.WaitOf(c.Send(t.Context(), "/v1/logs", new(proto.TracesData))); got != want {
+			t.Errorf("%q is %v, want %v", after, got, want)
+		}
+		c.Close()
+		s.Close()
+	}
+}
+
+func TestEnded(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := otlp.NewClient(otlp.Collector{Endpoint: "http://127.0.0.1:1"}).Send(ended, "/v1/traces", new(proto.TracesData))

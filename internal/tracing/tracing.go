@@ -108,22 +108,31 @@ func (q *queue) run(ctx context.Context) {
 	for life.Err() == nil {
 		select {
 		case first := <-q.spans:
-			q.export(life, ctx.Done(), exporter, first)
+			wait(ctx, q.export(life, ctx.Done(), exporter, first))
 			continue
 		default:
 		}
 		select {
 		case first := <-q.spans:
-			q.export(life, ctx.Done(), exporter, first)
+			wait(ctx, q.export(life, ctx.Done(), exporter, first))
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// export sends spans: first, and those that end soon. If the process ends, it does not wait for more.
+// wait waits as a collector asks, and no longer if the process ends.
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// export sends spans: first, and those that end soon. If the process ends, it does not wait for more. It returns how
+// long the collector asks to wait.
 func (q *queue) export(ctx context.Context, ending <-chan struct{}, exporter *otlptrace.Exporter,
-	first sdk.ReadOnlySpan) {
+	first sdk.ReadOnlySpan) time.Duration {
 	batch := []sdk.ReadOnlySpan{first}
 	soon := time.NewTimer(gather)
 	defer soon.Stop()
@@ -151,6 +160,7 @@ func (q *queue) export(ctx context.Context, ending <-chan struct{}, exporter *ot
 	}
 	q.dropped.Add(dropped)
 	q.sent.Add(float64(len(batch)) - dropped)
+	return otlp.WaitOf(err)
 }
 
 // uploader is an otlptrace.Client.

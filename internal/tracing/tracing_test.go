@@ -107,6 +107,23 @@ func TestCollectorRefuses(t *testing.T) {
 	counter(t, r, "mediator_trace_spans_dropped_total", 1)
 }
 
+// TestSlowCollector has a collector that does not answer, and a process that ends.
+func TestSlowCollector(t *testing.T) {
+	end := make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	defer s.Close()
+	defer close(end)
+	r := prometheus.NewRegistry()
+	on := tracing.New(tracing.Options{Service: "mediator-test", Collector: otlp.Collector{Endpoint: s.URL}, Sample: 1,
+		Log: zap.NewNop(), Metrics: r})
+	_, span := on.Start(t.Context(), "call")
+	span.End()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	on.Run(ended)
+	counter(t, r, "mediator_trace_spans_dropped_total", 1)
+}
+
 func TestAcrossProcesses(t *testing.T) {
 	const theirs = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	caller, _, endCaller := newTracing(t, 1, http.StatusOK)

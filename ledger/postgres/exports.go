@@ -6,16 +6,17 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
 var _ ledger.Exports = (*Ledger)(nil)
 
 const (
-	selectUnexported = `SELECT id, record, coalesce(artifacts, '') FROM unexported JOIN posts USING (id)
-WHERE unexported.instance = $1 ORDER BY unexported.seq LIMIT $2`
+	selectUnexported = `SELECT seq, id, record, coalesce(artifacts, '') FROM unexported JOIN posts USING (seq)
+WHERE unexported.instance = $1 ORDER BY seq LIMIT $2`
 	// adoptUnexported leaves alone a process that is only behind: it also has newer calls. It may write the records now.
 	adoptUnexported = `UPDATE unexported SET instance = $1 WHERE instance IN (
-	SELECT unexported.instance FROM unexported JOIN posts USING (id) WHERE unexported.instance <> $1
+	SELECT unexported.instance FROM unexported JOIN posts USING (seq) WHERE unexported.instance <> $1
 	GROUP BY unexported.instance HAVING max(posts.started) < $2)`
 )
 
@@ -25,9 +26,10 @@ func (l *Ledger) Unexported(ctx context.Context, limit int) ([]ledger.Export, er
 }
 
 // Exported implements [ledger.Exports].
-func (l *Ledger) Exported(ctx context.Context, ids ...string) error {
+func (l *Ledger) Exported(ctx context.Context, records ...ledger.Export) error {
+	places := tables.Places(records)
 	return l.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM unexported WHERE id = ANY ($1)`, ids); err != nil {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM unexported WHERE seq = ANY ($1)`, places); err != nil {
 			return ledger.Unavailable("note the export", err)
 		}
 		return nil

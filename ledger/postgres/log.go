@@ -84,7 +84,7 @@ func (l *Ledger) AddLeaves(ctx context.Context, all ...ledger.Leaf) error {
 // Integrate implements [ledger.Log].
 func (l *Ledger) Integrate(ctx context.Context, limit int, grow ledger.Grow) (n int, err error) {
 	err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		n, err = tables.Integrate(ctx, tx, limit, grow, pgx.QueryExecModeExec)
+		n, err = dialect.Integrate(ctx, tx, limit, grow, pgx.QueryExecModeExec)
 		return err
 	})
 	return n, err

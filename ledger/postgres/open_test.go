@@ -53,7 +53,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	exec(t, dsn, `UPDATE actionproof.schema_version SET version = 99`)
 	_, err = postgres.Open(ctx, dsn, options("one"))
-	wantUnavailable(t, err, "version 99 and this program needs 4: use the program that made it. "+
+	wantUnavailable(t, err, "version 99 and this program needs 5: use the program that made it. "+
 		"A new database would forget the records, and which keys are consumed")
 }
 

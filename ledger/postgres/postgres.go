@@ -172,20 +172,20 @@ WITH added AS (SELECT *
 	SELECT DISTINCT keys, kids FROM added WHERE keys > 0 ORDER BY keys ON CONFLICT DO NOTHING),
      logged AS (INSERT INTO leaves (id, entry, opening, made)
 	SELECT * FROM unnest($11::text[], $12::text[], $13::text[], $14::bigint[])),
-     ended AS (INSERT INTO unexported (id, instance)
-	SELECT id, $1 FROM added WHERE $15 AND state <> 'forwarding' ORDER BY n)
-INSERT INTO posts (id, instance, flow, state, session, started, record, artifacts, keys)
-SELECT id, $1, flow, state, session, started, record, nullif(artifacts, ''), keys FROM added ORDER BY n`
+     stored AS (INSERT INTO posts (id, instance, flow, state, session, started, record, artifacts, keys)
+	SELECT id, $1, flow, state, session, started, record, nullif(artifacts, ''), keys FROM added ORDER BY n
+	RETURNING seq, state)
+INSERT INTO unexported (seq, instance) SELECT seq, $1 FROM stored WHERE $15 AND state <> 'forwarding'`
 	// updatePosts finds posts by id. A plain state = 'forwarding' would read all of posts_forwarding, which keeps an entry
 	// for each post that has ended since the last vacuum.
 	updatePosts = `
 WITH done AS (UPDATE posts SET state = r.state, record = r.record
 	FROM unnest($1::text[], $2::text[], $3::text[]) AS r (id, state, record)
-	WHERE posts.id = r.id AND posts.state || '' = 'forwarding' RETURNING posts.id),
+	WHERE posts.id = r.id AND posts.state || '' = 'forwarding' RETURNING posts.id, posts.seq),
      logged AS (INSERT INTO leaves (id, entry, opening, made) SELECT l.id, entry, opening, made
 	FROM unnest($4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[]) AS l (post, id, entry, opening, made)
 	JOIN done ON done.id = l.post),
-     ended AS (INSERT INTO unexported (id, instance) SELECT id, $9 FROM done WHERE $10)
+     ended AS (INSERT INTO unexported (seq, instance) SELECT seq, $9 FROM done WHERE $10)
 SELECT count(*) FROM done`
 )
 

@@ -30,9 +30,9 @@ DELETE FROM consumed WHERE expires <= (SELECT until FROM oldest)`
 	prunePosts = `
 WITH old AS (DELETE FROM posts WHERE seq IN (
 	SELECT seq FROM posts WHERE started < $1 AND state <> 'forwarding'
-	AND (started < $3 OR NOT EXISTS (SELECT FROM unexported WHERE unexported.id = posts.id)) ORDER BY started LIMIT $2
-	) RETURNING id),
-     left_over AS (DELETE FROM unexported USING old WHERE unexported.id = old.id)
+	AND (started < $3 OR NOT EXISTS (SELECT FROM unexported WHERE unexported.seq = posts.seq)) ORDER BY started LIMIT $2
+	) RETURNING seq),
+     left_over AS (DELETE FROM unexported USING old WHERE unexported.seq = old.seq)
 SELECT FROM old`
 )
 

@@ -23,10 +23,17 @@ var dialect = tables.Dialect{
 	// It reads all of posts_keys: counts kept in rows would make the posts of all instances wait for each other.
 	KeyUses: `SELECT kids, first, last, n FROM (SELECT keys, min(started) AS first, max(started) AS last, count(*) AS n
 		FROM posts WHERE keys > 0 GROUP BY keys) AS used JOIN key_sets ON key_sets.id = used.keys`,
+	Pending: `SELECT count(*) FROM (SELECT FROM leaves WHERE number IS NULL LIMIT 1) AS pending`,
+	// One statement reads and numbers the leaves: one more could see other ones.
+	Number: `UPDATE leaves SET number = p.place FROM (
+		SELECT s, $1 + row_number() OVER (ORDER BY s) - 1 AS place
+		FROM (SELECT seq AS s FROM leaves WHERE number IS NULL ORDER BY seq LIMIT $2) AS oldest
+	) AS p WHERE seq = p.s RETURNING number, entry`,
+	Index: `coalesce(number, -1)`,
 }
 
 // ledgerSchema compares ids byte by byte (COLLATE "C"): this is faster, and an id's beginning is a range.
-var ledgerSchema = Schema{Name: "actionproof", Version: 4,
+var ledgerSchema = Schema{Name: "actionproof", Version: 5,
 	Forgets: "the records, and which keys are consumed: they could be used again", Statements: `
 CREATE TABLE consumed (
 	kind    text COLLATE "C" NOT NULL,
@@ -61,9 +68,8 @@ CREATE TABLE key_sets ( -- few: a record changes nothing here unless a key was r
 	kids text NOT NULL -- JSON
 );
 CREATE TABLE unexported ( -- see ledger.Exports
-	seq      bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY,
-	id       text COLLATE "C" NOT NULL UNIQUE, -- of the record
-	instance text COLLATE "C" NOT NULL         -- the process that exports it
+	seq      bigint PRIMARY KEY,       -- of the record
+	instance text COLLATE "C" NOT NULL -- the process that exports it
 );
 CREATE INDEX unexported_instance ON unexported (instance, seq);
 CREATE TABLE receipts (

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/internal/tables"
 )
 
 var _ ledger.Exports = (*Ledger)(nil)
@@ -25,15 +26,17 @@ func (l *Ledger) Unexported(ctx context.Context, limit int) ([]ledger.Export, er
 }
 
 // Exported implements [ledger.Exports].
-func (l *Ledger) Exported(ctx context.Context, ids ...string) error {
+func (l *Ledger) Exported(ctx context.Context, records ...ledger.Export) error {
 	return l.db.Write(ctx, func(tx *sql.Tx) error {
-		list, err := json.Marshal(ids)
-		if err == nil {
-			_, err = tx.ExecContext(ctx, `DELETE FROM unexported WHERE id IN (SELECT value FROM json_each(?))`, string(list))
-		}
-		if err != nil {
+		if _, err := tx.Exec(deleteUnexported, listOf(tables.Places(records))); err != nil {
 			return ledger.Unavailable("note the export", err)
 		}
 		return nil
 	})
+}
+
+// listOf is a list for SQLite's json_each.
+func listOf(places []int64) string {
+	list, _ := json.Marshal(places) // never fails
+	return string(list)
 }

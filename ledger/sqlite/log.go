@@ -70,7 +70,7 @@ func (l *Ledger) AddLeaves(ctx context.Context, leaves ...ledger.Leaf) error {
 // Integrate implements [ledger.Log].
 func (l *Ledger) Integrate(ctx context.Context, limit int, grow ledger.Grow) (n int, err error) {
 	err = l.db.Write(ctx, func(tx *sql.Tx) (err error) {
-		n, err = tables.Integrate(context.Background(), tx, limit, grow)
+		n, err = dialect.Integrate(context.Background(), tx, limit, grow)
 		return err
 	})
 	return n, err

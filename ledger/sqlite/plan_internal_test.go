@@ -50,6 +50,10 @@ func TestPlans(t *testing.T) {
 	t.Run("in flight, as a start asks", func(t *testing.T) {
 		wantPlan(t, l, "USING INDEX posts_state (state=?)", selectInFlight)
 	})
+	t.Run("to export", func(t *testing.T) { wantPlan(t, l, "SCAN unexported", selectUnexported, 1) })
+	t.Run("old", func(t *testing.T) {
+		wantPlan(t, l, "USING INDEX posts_started (started>? AND started<?)", selectOld, 0, 1, 1, 1)
+	})
 }
 
 // wantPlan holds a statement to an index, which also has to have its order: nothing is sorted.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
@@ -22,14 +23,13 @@ const (
 	pruneKeys = `DELETE FROM used WHERE seq IN (
 		SELECT seq FROM (SELECT seq, expires FROM used ORDER BY seq LIMIT ?) WHERE expires < ? LIMIT ?)
 		RETURNING expires`
-	// oldPosts keeps a record that was not exported for a second retention.
-	oldPosts = `WHERE seq IN (
-		SELECT seq FROM posts WHERE started < ?1 AND +state <> 'forwarding'
-		AND (started < ?3 OR NOT EXISTS (SELECT 1 FROM unexported WHERE unexported.id = posts.id))
-		ORDER BY started LIMIT ?2)`
-	pruneArtifacts  = `DELETE FROM artifacts ` + oldPosts
-	pruneUnexported = `DELETE FROM unexported WHERE id IN (SELECT id FROM posts ` + oldPosts + `)`
-	prunePosts      = `DELETE FROM posts ` + oldPosts
+	// selectOld leaves out a record that was not exported, for a second retention.
+	selectOld = `SELECT seq, started FROM posts WHERE started >= ? AND started < ? AND +state <> 'forwarding'
+		AND (started < ? OR NOT EXISTS (SELECT 1 FROM unexported WHERE unexported.seq = posts.seq))
+		ORDER BY started LIMIT ?`
+	listed          = `(SELECT value FROM json_each(?))` // of places
+	deleteArtifacts = `DELETE FROM artifacts WHERE seq IN ` + listed
+	deletePosts     = `DELETE FROM posts WHERE seq IN ` + listed
 	// pruneReceipts removes whole chains: without its beginning, none can be verified. It searches the oldest rows,
 	// because an index would slow down each receipt.
 	pruneReceipts = `DELETE FROM receipts WHERE seq IN (SELECT seq FROM
@@ -37,7 +37,8 @@ const (
 		WHERE (SELECT signed FROM receipts AS l WHERE l.session = r.session ORDER BY number DESC LIMIT 1) < ?1 LIMIT ?2)
 		RETURNING number > coalesce((SELECT number FROM deliveries AS d WHERE d.session = receipts.session), number)`
 	pruneLeaves = `DELETE FROM leaves WHERE seq IN (SELECT seq FROM
-		(SELECT seq, made, number FROM leaves ORDER BY seq LIMIT ?3) WHERE made < ?1 AND number IS NOT NULL LIMIT ?2)`
+		(SELECT seq, made FROM leaves ORDER BY seq LIMIT ?3)
+		WHERE made < ?1 AND seq <= ` + numbered + ` AND seq < (SELECT max(seq) FROM leaves) LIMIT ?2)`
 	selectMark = `SELECT coalesce(max(seq), 0) FROM posts`
 	keepMark   = `UPDATE identity SET pruned = pruned + ? - coalesce((SELECT max(seq) FROM posts), 0)`
 )
@@ -53,8 +54,10 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	if l.o.Ended != nil {
 		unexported = now.Add(-2 * l.o.Retention).UnixMilli()
 	}
+	if err := l.prunePosts(ctx, oldest, unexported); err != nil {
+		return err
+	}
 	for _, remove := range []func(*sql.Tx) (int64, error){
-		func(tx *sql.Tx) (int64, error) { return removePosts(tx, oldest, unexported) },
 		func(tx *sql.Tx) (int64, error) {
 			n, unsent, err := removeReceipts(tx, oldest)
 			l.pruned.Add(unsent)
@@ -72,22 +75,43 @@ func (l *Ledger) Prune(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// removePosts keeps the mark.
-func removePosts(tx *sql.Tx, oldest, unexported int64) (n int64, err error) {
-	var mark int64
-	if err := tx.QueryRow(selectMark).Scan(&mark); err != nil {
-		return 0, err
-	}
-	for _, remove := range []string{pruneArtifacts, pruneUnexported, prunePosts} { // the last one counts
-		if n, err = tables.Affected(tx.Exec(remove, oldest, pruneChunk, unexported)); err != nil {
-			return 0, err
+// prunePosts searches outside of the writer, and passes each record that waits for the export once.
+func (l *Ledger) prunePosts(ctx context.Context, oldest, unexported int64) error {
+	passed := int64(math.MinInt64) // the latest start among the records passed
+	for {
+		var places []int64
+		rows, err := l.db.Read().QueryContext(ctx, selectOld, passed, oldest, unexported, pruneChunk)
+		err = tables.Each(rows, err, func() error {
+			var place int64
+			err := rows.Scan(&place, &passed)
+			places = append(places, place)
+			return err
+		})
+		if err != nil || len(places) == 0 {
+			return err
+		}
+		if err := l.db.Write(ctx, func(tx *sql.Tx) error { return removePosts(tx, listOf(places)) }); err != nil {
+			return err
 		}
 	}
-	if n == 0 {
-		return 0, nil
+}
+
+// removePosts keeps the mark.
+func removePosts(tx *sql.Tx, list string) error {
+	var mark int64
+	err := tx.QueryRow(selectMark).Scan(&mark)
+	for _, remove := range []string{deleteArtifacts, deleteUnexported, deletePosts} {
+		if err == nil {
+			_, err = tx.Exec(remove, list)
+		}
 	}
-	_, err = tx.Exec(keepMark, mark)
-	return n, err
+	if err == nil {
+		_, err = tx.Exec(keepMark, mark)
+	}
+	if err != nil {
+		return ledger.Unavailable("prune", err)
+	}
+	return nil
 }
 
 func removeReceipts(tx *sql.Tx, oldest int64) (n, unsent int64, err error) {

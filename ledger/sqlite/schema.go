@@ -13,11 +13,17 @@ var dialect = tables.Dialect{
 	Sets:      `SELECT value FROM json_each($8)`,
 	KeyUses: `SELECT kids, ` + edge + `started >= first ORDER BY started LIMIT 1), ` + edge +
 		`started <= last ORDER BY started DESC LIMIT 1), n FROM key_sets WHERE n > 0`,
+	Pending: `SELECT count(*) FROM (SELECT 1 FROM leaves WHERE seq > ` + numbered + ` LIMIT 1)`,
+	Number:  `SELECT seq - 1, entry FROM leaves WHERE seq > $1 ORDER BY seq LIMIT $2`,
+	Index:   `iif(seq <= ` + numbered + `, seq - 1, -1)`,
 }
 
 // edge begins to select the first or the last record of a key set. Pruning leaves the set's own first and last, from
 // which the search begins.
 const edge = `(SELECT started FROM posts INDEXED BY posts_keys WHERE keys > 0 AND keys = key_sets.id AND `
+
+// numbered is the seq of the last leaf in the log.
+const numbered = `(SELECT size FROM tree)`
 
 const artifactsOf = `(SELECT artifacts FROM artifacts WHERE artifacts.seq = posts.seq)`
 
@@ -65,8 +71,7 @@ CREATE TABLE artifacts ( -- of the record with the same seq
 	artifacts TEXT NOT NULL -- JSON
 );
 CREATE TABLE unexported ( -- see ledger.Exports
-	seq INTEGER PRIMARY KEY,
-	id  TEXT NOT NULL UNIQUE -- of the record
+	seq INTEGER PRIMARY KEY -- of the record
 );
 CREATE TABLE receipts (
 	seq     INTEGER PRIMARY KEY,
@@ -99,15 +104,13 @@ CREATE TABLE accepted (
 	seq        INTEGER PRIMARY KEY,
 	acceptance TEXT NOT NULL -- JSON
 );
-CREATE TABLE leaves ( -- of the transparency log
-	seq     INTEGER PRIMARY KEY,
+CREATE TABLE leaves ( -- of the transparency log. Pruning keeps the last one, so that SQLite leaves no gap
+	seq     INTEGER PRIMARY KEY, -- its number in the log, plus one
 	id      TEXT NOT NULL UNIQUE,
 	entry   TEXT NOT NULL,    -- JSON
 	opening TEXT NOT NULL,    -- JSON
-	made    INTEGER NOT NULL, -- Unix milliseconds
-	number  INTEGER           -- in the log; NULL while it has none
+	made    INTEGER NOT NULL  -- Unix milliseconds
 );
-CREATE INDEX leaves_pending ON leaves (seq) WHERE number IS NULL;
 CREATE TABLE tiles (
 	level INTEGER NOT NULL, -- -1 for entries
 	n     INTEGER NOT NULL,
@@ -132,9 +135,11 @@ const (
 	insertArtifacts = `INSERT INTO artifacts (seq, artifacts) VALUES (last_insert_rowid(), ?)`
 	updatePost      = `UPDATE posts SET state = ?, record = ? WHERE id = ? AND state = 'forwarding'`
 
-	insertUnexported = `INSERT INTO unexported (id) VALUES (?)`
-	selectUnexported = `SELECT id, record, coalesce(` + artifactsOf + `, '') FROM unexported JOIN posts USING (id)
-		ORDER BY unexported.seq LIMIT ?`
+	insertUnexported = `INSERT INTO unexported (seq) SELECT seq FROM posts WHERE id = ?`
+	// CROSS JOIN makes SQLite begin with the records that wait.
+	selectUnexported = `SELECT posts.seq, id, record, coalesce(` + artifactsOf + `, '')
+		FROM unexported CROSS JOIN posts ON posts.seq = unexported.seq ORDER BY unexported.seq LIMIT ?`
+	deleteUnexported = `DELETE FROM unexported WHERE seq IN ` + listed
 
 	insertOpenCall = `INSERT INTO open_calls (id, session, started, draft) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	deleteOpenCall = `DELETE FROM open_calls WHERE id = ?`

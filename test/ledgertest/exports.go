@@ -51,10 +51,9 @@ func RunExports(t *testing.T, openWith func(t *testing.T, place string, ended fu
 		if r.State != ledger.StateForwarded || len(r.Artifacts) != 1 {
 			t.Errorf("got %+v", r)
 		}
-		check.Must(t, s.Exported(ctx, "post_1", "post_9"), s.Exported(ctx), s.Close())
+		check.Must(t, s.Exported(ctx, all[0], ledger.Export{Seq: 99}), s.Exported(ctx), s.Close())
 		s = open(t, place) // ends what was in flight
-		wantUnexported(t, s, "post_3", "post_2")
-		check.Must(t, s.Exported(ctx, "post_3", "post_2"), s.Close())
+		check.Must(t, s.Exported(ctx, wantUnexported(t, s, "post_2", "post_3")...), s.Close())
 		wantUnexported(t, open(t, place))
 	})
 	t.Run("a failed transaction lists nothing", func(t *testing.T) {
@@ -76,7 +75,8 @@ func RunExports(t *testing.T, openWith func(t *testing.T, place string, ended fu
 	t.Run("pruning waits for the export, for a second retention", func(t *testing.T) {
 		s := open(t, t.TempDir())
 		check.Must(t, s.Add(ctx, refused("post_1", Now())), s.Add(ctx, refused("post_2", Now())),
-			s.Add(ctx, refused("post_3", Now().Add(time.Minute))), s.Exported(ctx, "post_2"))
+			s.Add(ctx, refused("post_3", Now().Add(time.Minute))))
+		check.Must(t, s.Exported(ctx, wantUnexported(t, s, "post_1", "post_2", "post_3")[1]))
 		check.Must(t, s.Prune(ctx, Now().Add(90*time.Minute)))
 		wantUnexported(t, s, "post_1", "post_3")
 		if _, err := s.Get(ctx, "post_2"); err == nil {
@@ -97,9 +97,7 @@ func RunExports(t *testing.T, openWith func(t *testing.T, place string, ended fu
 			if err != nil || len(all) != want {
 				t.Fatalf("%d records, %v, want %d", len(all), err, want)
 			}
-			for _, r := range all {
-				check.Must(t, s.Exported(ctx, r.ID))
-			}
+			check.Must(t, s.Exported(ctx, all...))
 		}
 	})
 }
@@ -112,7 +110,7 @@ func ExportOf(t testing.TB, r ledger.Record) ledger.Export {
 	return ledger.Export{ID: r.ID, Record: string(record)}
 }
 
-func wantUnexported(t *testing.T, s ledger.Exports, want ...string) {
+func wantUnexported(t *testing.T, s ledger.Exports, want ...string) []ledger.Export {
 	t.Helper()
 	all, err := s.Unexported(context.Background(), 100)
 	var ids []string
@@ -120,6 +118,7 @@ func wantUnexported(t *testing.T, s ledger.Exports, want ...string) {
 		ids = append(ids, r.ID)
 	}
 	if err != nil || !slices.Equal(ids, want) {
-		t.Errorf("got %v, %v, want %v", ids, err, want)
+		t.Fatalf("got %v, %v, want %v", ids, err, want)
 	}
+	return all
 }

@@ -152,6 +152,11 @@ func closed(c call, connections int) load {
 	}
 }
 
+// long is for what is done once in a while, such as each second.
+func long(do load) load {
+	return func(ctx context.Context, t target, d time.Duration) (sample, error) { return do(ctx, t, 5*d) }
+}
+
 // open sends so many calls a second at random moments, the same for each target, whether or not the ones before have
 // been answered. A call's time counts from its moment.
 func open(c call, perSecond float64) load {

@@ -100,9 +100,14 @@ func makeCells(targets []target, o options) (cells []*cell) {
 			add("post", t, 1, closed(t.post, 1), o.rounds)
 			add("post", t, "batches", closed(signature(t.post.token, batch), 16), o.rounds)
 			continue
-		case "log", "telemetry", "many rules", "many sessions": // like receipts but for one thing
+		case "many rules", "many sessions": // like receipts but for one thing
 			add("post", t, 16, closed(t.post, 16), o.rounds)
 			continue
+		case "log", "telemetry":
+			add("post", t, "long", long(closed(t.post, 16)), o.rounds)
+			continue
+		case "receipts": // beside these two
+			add("post", t, "long", long(closed(t.post, 16)), o.rounds)
 		}
 		for i, n := range connections {
 			add("post", t, n, closed(t.post, n), o.rounds)

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
@@ -29,7 +30,7 @@ type layer struct {
 	memory          bool // its state is in memory, where a sync costs nothing
 	without         bool // receipts and the node
 	log             bool
-	telemetry       bool     // traces of one call in a hundred, and the audit export to a file
+	telemetry       bool     // an open console, traces of one call in a hundred, and the audit export to a file
 	custody         string   // in YAML
 	rules, sessions int      // more than one
 	under           []string // the program that starts it
@@ -68,6 +69,9 @@ egress:
     match: {url: "https://HOST/notes", methods: [POST]}
 `
 
+// ownConsole is the line for the console, which has the same address in all deployments.
+var ownConsole = regexp.MustCompile(`(?m)^console: .*$`)
+
 var receipts = regexp.MustCompile(`(?m)^( *interactionReceipt|receipts|reputation): .*\n`)
 
 // startMediator starts the processes as mediator dev does, and opens a session for an event that pays for every post of
@@ -100,7 +104,12 @@ func (b *stand) startMediator(ctx context.Context, l layer) (t target, err error
 		if err != nil {
 			return t, err
 		}
+		console, err := freeport.Address()
+		if err != nil {
+			return t, err
+		}
 		tracing := fmt.Sprintf("\ntracing: {endpoint: %q, sample: 0.01}\n", collector)
+		sidecar = ownConsole.ReplaceAllString(sidecar, "console: "+console)
 		sidecar += tracing + "auditExport: {file: state/audit.jsonl}\n"
 		for _, name := range []string{devstack.TriggerFile, devstack.ControlFile} {
 			files[name] = append(files[name], tracing...)
@@ -136,6 +145,9 @@ func (b *stand) startMediator(ctx context.Context, l layer) (t target, err error
 		pids: tree(pid), later: !l.without}
 	if l.egress {
 		t.post.path = "/notes"
+	}
+	if l.telemetry && err == nil {
+		err = watch(ctx, "unix:"+d.Stack.Socket("console"))
 	}
 	return t, err
 }

@@ -20,14 +20,8 @@ const (
 	InsertTree = `INSERT INTO tree (one, size, root, signed_size, signed, accepted_size, accepted)
 		VALUES (1, 0, $1, 0, '', 0, '') ON CONFLICT DO NOTHING`
 
-	selectPending = `SELECT count(*) FROM (SELECT 1 FROM leaves WHERE number IS NULL LIMIT 1) AS pending`
 	// lockTree makes other processes wait until this transaction ends.
-	lockTree = `UPDATE tree SET size = size RETURNING size, root`
-	// numberLeaves reads and numbers the same leaves: one more statement could see other ones.
-	numberLeaves = `UPDATE leaves SET number = p.place FROM (
-		SELECT s, $1 + row_number() OVER (ORDER BY s) - 1 AS place
-		FROM (SELECT seq AS s FROM leaves WHERE number IS NULL ORDER BY seq LIMIT $2) AS oldest
-	) AS p WHERE seq = p.s RETURNING number, entry`
+	lockTree   = `UPDATE tree SET size = size RETURNING size, root`
 	selectTile = `SELECT data FROM tiles WHERE level = $1 AND n = $2`
 	// putTile only makes tiles longer.
 	putTile = `INSERT INTO tiles (level, n, data) VALUES ($1, $2, $3) ON CONFLICT (level, n)
@@ -38,7 +32,6 @@ const (
 
 	selectHas  = `SELECT count(*) FROM leaves WHERE id = $1`
 	selectTree = `SELECT size, root, signed_size, signed, accepted_size, accepted FROM tree`
-	selectLeaf = `SELECT entry, opening, made, coalesce(number, -1) FROM leaves WHERE id = $1`
 )
 
 // EmptyRoot is the root of a tree without leaves (RFC 6962 section 2.1).
@@ -48,8 +41,9 @@ func EmptyRoot() []byte {
 }
 
 // Integrate implements [ledger.Log]. pgx plans a statement with fresh anew.
-func Integrate(ctx context.Context, tx *sql.Tx, limit int, grow ledger.Grow, fresh ...any) (n int, err error) {
-	if n, err = integrate(ctx, tx, limit, grow, fresh); err != nil {
+func (d Dialect) Integrate(ctx context.Context, tx *sql.Tx, limit int, grow ledger.Grow,
+	fresh ...any) (n int, err error) {
+	if n, err = d.integrate(ctx, tx, limit, grow, fresh); err != nil {
 		return 0, coded("grow the log", err)
 	}
 	return n, nil
@@ -63,9 +57,9 @@ func coded(doing string, err error) error {
 	return ledger.Unavailable(doing, err)
 }
 
-func integrate(ctx context.Context, tx *sql.Tx, limit int, grow ledger.Grow, fresh []any) (int, error) {
+func (d Dialect) integrate(ctx context.Context, tx *sql.Tx, limit int, grow ledger.Grow, fresh []any) (int, error) {
 	var pending int
-	if err := tx.QueryRowContext(ctx, selectPending).Scan(&pending); err != nil || pending == 0 {
+	if err := tx.QueryRowContext(ctx, d.Pending).Scan(&pending); err != nil || pending == 0 {
 		return 0, err
 	}
 	var head ledger.TreeHead
@@ -76,7 +70,7 @@ func integrate(ctx context.Context, tx *sql.Tx, limit int, grow ledger.Grow, fre
 	if err != nil {
 		return 0, err
 	}
-	entries, err := number(ctx, tx, head.Size, limit, fresh)
+	entries, err := d.number(ctx, tx, head.Size, limit, fresh)
 	if err != nil || len(entries) == 0 { // another process took them
 		return 0, err
 	}
@@ -154,13 +148,13 @@ func edgeOf(ctx context.Context, tx *sql.Tx, size int64) (edge []ledger.Tile, er
 // width is that of a tile, in leaves of its subtree.
 const width = 256
 
-func number(ctx context.Context, tx *sql.Tx, from int64, limit int, fresh []any) ([]string, error) {
+func (d Dialect) number(ctx context.Context, tx *sql.Tx, from int64, limit int, fresh []any) ([]string, error) {
 	type leaf struct {
 		number int64
 		entry  string
 	}
 	var all []leaf
-	rows, err := tx.QueryContext(ctx, numberLeaves, append(slices.Clip(fresh), from, limit)...)
+	rows, err := tx.QueryContext(ctx, d.Number, append(slices.Clip(fresh), from, limit)...)
 	err = Each(rows, err, func() error {
 		var l leaf
 		err := rows.Scan(&l.number, &l.entry)
@@ -170,7 +164,9 @@ func number(ctx context.Context, tx *sql.Tx, from int64, limit int, fresh []any)
 	slices.SortFunc(all, func(a, b leaf) int { return cmp.Compare(a.number, b.number) })
 	entries := make([]string, len(all))
 	for i, l := range all {
-		entries[i] = l.entry
+		if entries[i] = l.entry; l.number != from+int64(i) && err == nil {
+			err = fmt.Errorf("the log's entry %d is missing", from+int64(i))
+		}
 	}
 	return entries, err
 }
@@ -220,6 +216,7 @@ func (r Reader) Leaf(ctx context.Context, id string) (ledger.Leaf, error) {
 	if !Storable(id) {
 		return f, ledger.ErrNotFound
 	}
-	err := r.one(ctx, selectLeaf, []any{id}, &f.Entry, &f.Opening, &f.Made, &f.Index)
+	err := r.one(ctx, `SELECT entry, opening, made, `+r.d.Index+` FROM leaves WHERE id = $1`, []any{id}, &f.Entry,
+		&f.Opening, &f.Made, &f.Index)
 	return f, err
 }

@@ -24,6 +24,11 @@ type Dialect struct {
 	ByKeys    string // names the index posts_keys; empty if the database finds it
 	Sets      string // the numbers in $8, a JSON list
 	KeyUses   string // selects of each key set in use the kids, the first and the last start, and how many records
+
+	// Of the transparency log:
+	Pending string // counts pending leaves, at most one
+	Number  string // numbers at most $2 pending leaves from $1 on, and returns the number and entry of each
+	Index   string // the number of a row of leaves, or -1
 }
 
 // Posts begins a statement whose rows [Posts] reads.

@@ -22,6 +22,7 @@ import (
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/deploy/chart"
 	"github.com/actionproof/mediator/test/deploy/cluster"
+	"github.com/actionproof/mediator/test/tlstest"
 )
 
 const folder = "../../../deploy/helm/mediator"
@@ -122,13 +123,20 @@ func documents(t *testing.T, rendered string) (all []map[string]any) {
 // TestFiles checks that each process takes the configuration that the chart writes for it.
 func TestFiles(t *testing.T) {
 	const logKey = "log.example/a+909b00fa+AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+	more := filepath.Join(t.TempDir(), "values.yaml")
+	check.Must(t, os.WriteFile(more, fmt.Appendf(nil, `
+files: {logPolicy: "log %s\nquorum none\n"}
+sidecar: {config: {transparencyLog: {origin: log.example/a, key: log-key, policy: log-policy.txt}}}
+tracing: {endpoint: "https://collector.example:4318", ca: &ca %q, secret: traces-login}
+auditExport: {endpoint: "https://siem.example:9443/otlp", ca: *ca, secret: records-login, format: ocsf}
+`, logKey, tlstest.New(t).PEM()), 0o600))
 	for _, values := range ciFiles(t) {
 		t.Run(filepath.Base(values), func(t *testing.T) {
-			rendered, err := render(t, "--values", values, "--set-string", "files.logPolicy=log "+logKey+"\nquorum none\n",
-				"--set-json", `sidecar.config.transparencyLog={"origin":"log.example/a","key":"log-key","policy":"log-policy.txt"}`)
+			rendered, err := render(t, "--values", values, "--values", more)
 			if err != nil {
 				t.Fatal(err)
 			}
+			checkCollectors(t, documents(t, rendered))
 			dir := t.TempDir()
 			for _, d := range documents(t, rendered) {
 				if d["kind"] != "ConfigMap" || d["metadata"].(map[string]any)["name"] != "mediator-files" {
@@ -151,11 +159,31 @@ func TestFiles(t *testing.T) {
 				if filepath.Base(file) == "rules.yaml" { // for mediator registrar sign
 					continue
 				}
-				if _, err := config.CheckFile(file, false); err != nil {
+				c, err := config.CheckFile(file, false)
+				if err != nil {
 					t.Error(err)
+				}
+				if c.Sidecar != nil && (c.Sidecar.Tracing.Sample != 0.01 || c.Sidecar.AuditExport.Format != "ocsf") {
+					t.Errorf("the sidecar has %+v and %+v", c.Sidecar.Tracing, c.Sidecar.AuditExport)
 				}
 			}
 		})
+	}
+}
+
+// checkCollectors checks who gets the headers for the collectors: each process those for traces, the sidecar alone
+// those for the export, and no agent any.
+func checkCollectors(t *testing.T, all []map[string]any) {
+	t.Helper()
+	for _, d := range all {
+		text := fmt.Sprint(d)
+		traces, records := strings.Contains(text, "traces-login"), strings.Contains(text, "records-login")
+		switch name := d["metadata"].(map[string]any)["name"]; {
+		case d["kind"] == "Deployment" && (traces != (name != "mediator-registrar") || records != (name == "mediator-proxy")):
+			t.Errorf("of the Secrets of traces and of records %s has %t, %t", name, traces, records)
+		case name == "mediator-refuse" && d["kind"] == "ValidatingAdmissionPolicy" && !(traces && records):
+			t.Error("an agent may mount the Secrets of the collectors")
+		}
 	}
 }
 
@@ -310,6 +338,9 @@ func TestBadValues(t *testing.T) {
 		"trigger.config.internal.unix=/run/x":         "'internal' not allowed",
 		"node.config.audience=x":                      "'audience' not allowed",
 		"monitoring.rules=on-call":                    "/monitoring/rules",
+		"tracing.endpoint=http://collector:4318":      "/tracing/endpoint",
+		"tracing.sample=2":                            "/tracing/sample",
+		"auditExport.format=cef":                      "/auditExport/format",
 	} {
 		if _, err := render(t, "--values", ciFile(t, "trial"), "--set", set); err == nil ||
 			!strings.Contains(err.Error(), want) {

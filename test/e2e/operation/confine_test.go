@@ -162,6 +162,12 @@ func TestNeeds(t *testing.T) {
 		return out
 	}
 	all := plans(t, dir)
+	kit.Edit(t, filepath.Join(dir, devstack.SidecarFile), "\naudience: ",
+		"\ntracing: {endpoint: \"https://traces.example:4318\"}"+
+			"\nauditExport: {otlp: {endpoint: \"https://records.example:9443\"}}\naudience: ")
+	kit.Edit(t, filepath.Join(dir, devstack.ControlFile), "\naudience: ",
+		"\ntracing: {endpoint: \"https://traces.example:4318\"}\naudience: ")
+	collecting := plans(t, dir)
 	low := all["trigger"]
 	low.Listens = []daemon.Place{{Address: ":443"}}
 	for _, tt := range []struct {
@@ -178,6 +184,10 @@ func TestNeeds(t *testing.T) {
 			"read [. ./secrets] write [/var/lib/mediator-trigger] move [/var/spool/mediator-jobs] " +
 				"listen [/run/mediator] bind [443] connect [] keep [cap_net_bind_service]"},
 		{"control", all["control"], "read [.] write [] move [] listen [/run/mediator] bind [] connect [] keep []"},
+		{"control with traces", collecting["control"],
+			"read [.] write [] move [] listen [/run/mediator] bind [] connect [53 4318] keep []"},
+		{"serve with collectors", collecting["serve"], "read [. ./secrets] write [/var/lib/mediator] move [] " +
+			"listen [/run/mediator] bind [8181] connect [53 443 4318 9443] keep []"},
 		{"reputation", all["reputation"],
 			"read [.] write [/var/lib/mediator-reputation] move [] listen [/run/mediator] bind [8443] connect [] keep []"},
 	} {

@@ -31,6 +31,11 @@ control: {tcp: {{ printf "%s:8443" (include "mediator.host" (list . "control")) 
 reputation: {tcp: {{ printf "%s:8443" (include "mediator.host" (list . "node")) | quote }}, audience: mediator-reputation}
 {{- end }}
 session: {standing: true}
+{{- with .Values.auditExport }}
+{{- if .endpoint }}
+auditExport: {otlp: { {{- include "mediator.collector" (list . "audit") }}}, format: {{ .format }}}
+{{- end }}
+{{- end }}
 {{ with .Values.sidecar.config }}{{ toYaml . }}{{ end }}
 {{- end -}}
 

@@ -58,17 +58,43 @@ seccompProfile: {type: RuntimeDefault}
 {{ $names | uniq | toJson }}
 {{- end -}}
 
+{{- /* The files besides its configuration that a process may name: their texts by their names. */ -}}
+{{- define "mediator.texts" -}}
+{{- $texts := dict -}}
+{{- range $name, $text := dict "vault-ca.pem" .Values.custody.vault.ca "log-policy.txt" .Values.files.logPolicy
+  "tracing-ca.pem" .Values.tracing.ca "audit-ca.pem" .Values.auditExport.ca -}}
+{{- if $text }}{{ $_ := set $texts $name $text }}{{ end -}}
+{{- end -}}
+{{ $texts | toJson }}
+{{- end -}}
+
+{{- /* A collector in a configuration file. Arguments: its values, and what it is for. */ -}}
+{{- define "mediator.collector" -}}
+{{- with index . 0 -}}
+endpoint: {{ .endpoint | quote }}{{ if .ca }}, ca: {{ index $ 1 }}-ca.pem{{ end -}}
+{{- if .secret }}, headersFile: {{ index $ 1 }}/headers{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* What a pod's files have besides its configuration: its TLS identity and logins. */ -}}
-{{- /* Arguments: the root, and whether the pod has an identity and a database. */ -}}
+{{- /* Arguments: the root and a component. */ -}}
 {{- define "mediator.projected" -}}
 {{- $root := index . 0 -}}
-{{- if index . 1 }}
+{{- if ne (index . 1) "registrar" }}
 {{- include "mediator.identity" $root }}
+{{- with $root.Values.tracing.secret }}
+- secret: {name: {{ . }}, items: [{key: headers, path: tracing/headers}]}
+{{- end }}
+{{- end }}
+{{- if has (index . 1) (list "sidecar" "proxy") }}
+{{- with $root.Values.auditExport.secret }}
+- secret: {name: {{ . }}, items: [{key: headers, path: audit/headers}]}
+{{- end }}
 {{- end }}
 {{- if eq $root.Values.custody.type "vault" }}
 - serviceAccountToken: {path: vault/token, audience: {{ $root.Values.custody.vault.audience }}, expirationSeconds: 3600}
 {{- end }}
-{{- if and (index . 2) (eq $root.Values.storage.type "postgres") }}
+{{- if and (ne (index . 1) "control") (eq $root.Values.storage.type "postgres") }}
 - secret: {name: {{ $root.Values.storage.secret }}, items: [{key: dsn, path: database/dsn}]}
 {{- end }}
 {{- end -}}
@@ -83,6 +109,11 @@ tls: {certificate: identity/pod.pem, key: identity/pod.pem, authorities: identit
 {{- end }}
 registrar: {tcp: {{ printf "%s:8443" (include "mediator.host" (list $root "registrar")) | quote }}}
 probes: {listen: "0.0.0.0:9090"}
+{{- with $root.Values.tracing }}
+{{- if .endpoint }}
+tracing: { {{- include "mediator.collector" (list . "tracing") }}, sample: {{ .sample }}}
+{{- end }}
+{{- end }}
 trust:
   registry: {{ ternary "registry.jwk" "roots/registry.jwk" (eq (index . 1) "sidecar") }}
   auditor: {{ ternary "auditor.jwk" "roots/auditor.jwk" (eq (index . 1) "sidecar") }}

@@ -108,9 +108,8 @@ containers:
 
 {{- /* The files of /etc/mediator that an agent's pod has as annotations, from the policy inject: their names. */ -}}
 {{- define "mediator.annotated" -}}
-{{- $files := list "mediator.yaml" "registry.jwk" "auditor.jwk" -}}
-{{- if .Values.custody.vault.ca }}{{ $files = append $files "vault-ca.pem" }}{{ end -}}
-{{- if .Values.files.logPolicy }}{{ $files = append $files "log-policy.txt" }}{{ end -}}
+{{- $files := concat (list "mediator.yaml" "registry.jwk" "auditor.jwk")
+  (include "mediator.texts" . | fromJson | keys | sortAlpha) -}}
 {{- if eq .Values.identity "token" }}{{ $files = append $files "authorities.pem" }}{{ end -}}
 {{- if eq .Values.sidecar.enforcement "pod" }}{{ $files = list "forwarder.yaml" }}{{ end -}}
 {{ $files | toJson }}
@@ -138,7 +137,7 @@ volumes:
         {{- if eq .Values.sidecar.enforcement "pod" }}
         {{- include "mediator.identity" . | nindent 8 }}
         {{- else }}
-        {{- include "mediator.projected" (list . true true) | nindent 8 }}
+        {{- include "mediator.projected" (list . "sidecar") | nindent 8 }}
         {{- end }}
   - name: mediator-ca
     emptyDir: {medium: Memory, sizeLimit: 1Mi}
