@@ -52,27 +52,19 @@ fi
 # Vectors that are read from the module cache (internal/strictjson/jsontestsuite_test.go).
 go mod download github.com/nst/JSONTestSuite@v0.0.0-20241122125541-1ef36fa01286
 
-cd test/e2e/testdata/node
-if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
-	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
-	touch node_modules/.ok
-fi
-
-# A few published agents; test/scripts/agents.sh installs all.
-cd "$OLDPWD/test/e2e/agents/testdata"
-if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
-	npm ci --omit=optional --no-audit --no-fund --ignore-scripts --loglevel=error
-	touch node_modules/.ok
-fi
-cd ../../../..
-
-# What packages/typescript is built and tested with; it has no dependencies itself.
-cd packages/typescript
-if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
-	npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
-	touch node_modules/.ok
-fi
-cd ../..
+modules() { # FOLDER, and flags of npm ci
+	(
+		cd "$1"
+		if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
+			npm ci --no-audit --no-fund --ignore-scripts --loglevel=error "${@:2}"
+			touch node_modules/.ok
+		fi
+	)
+}
+modules test/e2e/testdata/node
+modules test/e2e/testdata/helia                    # reads exports as a node of IPFS; 127 MB
+modules test/e2e/agents/testdata --omit=optional   # a few published agents; test/scripts/agents.sh installs all
+modules packages/typescript                        # what it is built and tested with; it has no dependencies itself
 
 # A real Vault server, which the tests of Vault custody start, and two of its plugins: see test/vaultserver/README.md.
 # The receiver of the OpenTelemetry collector: test/collector/README.md.

@@ -164,7 +164,8 @@ export function fits(shape: Shape, value: Json, loosely = false): boolean {
     }
     there++;
     const member = value[name]!;
-    if (!is(type, member, loosely && !optional) || (optional && isEmpty(member))) return false;
+    const loose = loosely && (!optional || typeof type === 'object');
+    if (!is(type, member, loose) || (optional && isEmpty(member))) return false;
   }
   return Object.keys(value).length === there;
 }

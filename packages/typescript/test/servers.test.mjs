@@ -1,7 +1,9 @@
 // The README, literally: the packed package is installed into a fresh project, whose servers are started and called.
+// EXPORT names a folder with an export of 10 posts and the keys of its roots.
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { execFileSync, execSync, spawn } from 'node:child_process';
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { request as httpRequest } from 'node:http';
 import { tmpdir, userInfo } from 'node:os';
@@ -192,6 +194,34 @@ test('behind nginx, a path that it changed is named, and publicURL restores it',
 test('the kit of the README', async () => {
   const { bad, good } = await import(pathToFileURL(join(project, 'kit.mjs')));
   assert.ok(good['actionproof-request-proof'] && bad['actionproof-capability']);
+});
+
+test("the README's command", { skip: !process.env.EXPORT && 'EXPORT names no folder' }, () => {
+  for (const name of ['posts.jsonl.gz', 'registry.jwk', 'auditor.jwk']) {
+    copyFileSync(join(process.env.EXPORT, name), join(project, name));
+  }
+  const [, command] = /^ {4}(npx .*)$/m.exec(readme);
+  assert.match(execSync(command, { cwd: project, encoding: 'utf8' }),
+    /^Authentic: +8 verified, 2 incomplete.*, 0 REFUSED$/m);
+});
+
+test('the types of the package, in a strict project', () => {
+  const file = join(project, 'types.mts');
+  writeFileSync(file, `import { Gate, express, memoryStore, protectFetch, type Protect } from '@actionproof/verifier';
+    import { fastify } from '@actionproof/verifier/fastify';
+    import { Kit } from '@actionproof/verifier/kit';
+    import { verifyExport } from '@actionproof/verifier/record';
+    import { verifyWebBotAuth } from '@actionproof/verifier/webbotauth';
+    const posts: Protect = { subject: 'agent:worker-1', action: 'create_post', mode: 'enforce' };
+    const { files } = await Kit.make({ name: 'api', ...posts });
+    const gate = await Gate.open(files, { name: 'api', store: memoryStore() });
+    export const all = [express(gate, posts), fastify(gate, posts), protectFetch(gate, posts, () => new Response()),
+      verifyExport, verifyWebBotAuth];
+    // @ts-expect-error there is no default mode
+    express(gate, { subject: 'agent:worker-1', action: 'create_post' });\n`);
+  const options = '--ignoreConfig --noEmit --strict --module nodenext --target es2023 --types node --typeRoots';
+  execFileSync(join(home, 'node_modules/.bin/tsc'), [...options.split(' '), join(home, 'node_modules/@types'), file],
+    { stdio: 'inherit' });
 });
 
 test('the README is short, and the package small and without dependencies', () => {

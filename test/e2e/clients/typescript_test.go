@@ -19,8 +19,8 @@ var (
 	judgeSeed = flag.Uint64("judge-seed", 1, "the same seed makes the same faults in these requests")
 )
 
-// TestTypeScript runs the tests of packages/typescript, which also judge requests as the Go gate does, and use evidence
-// up in a PostgreSQL database.
+// TestTypeScript runs the tests of packages/typescript, which also judge requests as the Go gate does, use evidence up
+// in a PostgreSQL database, and verify an export by the README's command.
 func TestTypeScript(t *testing.T) {
 	t.Parallel()
 	npm := kit.Need(t, "npm")
@@ -35,10 +35,11 @@ func TestTypeScript(t *testing.T) {
 	w := bufio.NewWriter(f)
 	differential.Write(t, w, *judged, *judgeSeed)
 	check.Must(t, w.Flush(), f.Close())
-	database := pgtest.Start(t)
+	database, export := pgtest.Start(t), newExported(t).packed(t)
 	run := func(command ...string) {
 		test := exec.CommandContext(t.Context(), command[0], command[1:]...)
-		test.Dir, test.Env = folder, append(os.Environ(), "CORPUS="+corpus, "DATABASE="+database.Database(t))
+		test.Dir, test.Env = folder, append(os.Environ(), "CORPUS="+corpus, "DATABASE="+database.Database(t),
+			"EXPORT="+filepath.Dir(export))
 		if out, err := test.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v:\n%s", command, err, out)
 		}

@@ -157,6 +157,18 @@ func (e *exported) with(t *testing.T, lines []string) string {
 	return path
 }
 
+// packed writes the compressed export beside the keys of the two roots, and returns its path.
+func (e *exported) packed(t *testing.T) string {
+	t.Helper()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := z.Write([]byte(strings.Join(e.lines, "")))
+	check.Must(t, errors.Join(err, z.Close()))
+	path := filepath.Join(e.dir, "posts.jsonl.gz")
+	kit.Write(t, path, packed.Bytes())
+	return path
+}
+
 // altered returns the value with one member more, less, or other, in every way.
 func altered(v any) (all []any) {
 	switch v := v.(type) {
@@ -251,15 +263,9 @@ func TestTypeScriptVerifies(t *testing.T) {
 func TestTypeScriptCommand(t *testing.T) {
 	t.Parallel()
 	e := newExported(t)
-	cli := filepath.Join(kit.TypeScript(t), "cli.js")
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, err := z.Write([]byte(strings.Join(e.lines, "")))
-	check.Must(t, errors.Join(err, z.Close()))
-	whole := filepath.Join(e.dir, "whole.jsonl.gz")
-	kit.Write(t, whole, packed.Bytes())
+	cli, whole := filepath.Join(kit.TypeScript(t), "cli.js"), e.packed(t)
 	cut := filepath.Join(e.dir, "cut.jsonl.gz")
-	kit.Write(t, cut, packed.Bytes()[:packed.Len()/2])
+	kit.Write(t, cut, kit.Read(t, whole)[:1<<10])
 	for _, args := range [][]string{
 		append([]string{"verify", whole}, e.trust...), append([]string{"verify", cut}, e.trust...),
 		append([]string{"verify", whole, whole}, e.trust...), append([]string{"verify", "missing"}, e.trust...),
