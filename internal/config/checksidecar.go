@@ -168,6 +168,22 @@ func (c *Sidecar) Credentials() map[string]*Credential {
 	return all
 }
 
+// Certificates returns the client certificates of the rules by the names of the rules.
+func (c *Sidecar) Certificates() map[string]*ClientCertificate {
+	all := make(map[string]*ClientCertificate)
+	for _, a := range c.Actions {
+		if a.ClientCertificate != nil {
+			all[a.Name] = a.ClientCertificate
+		}
+	}
+	for _, e := range c.Egress {
+		if e.ClientCertificate != nil {
+			all[e.Name] = e.ClientCertificate
+		}
+	}
+	return all
+}
+
 func (c *Postgres) dsn(key string, f *findings) string {
 	if c == nil || c.DSNFile == "" {
 		return ""
@@ -192,6 +208,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 		GraphQL: parseGraphQL(key+".match.graphql", a.Match.GraphQL, true, f),
 	}
 	c.checkCredential(key+".credential", a.Credential, f)
+	c.checkCertificate(key+".clientCertificate", a.ClientCertificate, out.Match.Scheme, f)
 	if a.Headers != nil {
 		out.Headers = make([]string, len(a.Headers)) // an empty list allows none, and nil allows all
 	}
@@ -249,9 +266,11 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	if e.Match.GraphQL != nil {
 		methods = []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	}
+	matched := parseMatch(key+".match", e.Match, methods, f)
+	c.checkCertificate(key+".clientCertificate", e.ClientCertificate, matched.Scheme, f)
 	c.EgressRules = append(c.EgressRules, rules.Egress{
 		Name: e.Name, Purpose: e.purpose(key, f), WebSocket: e.WebSocket, Via: e.Via,
-		Match:    parseMatch(key+".match", e.Match, methods, f),
+		Match:    matched,
 		MCP:      parseMCP(key+".match.mcp", e.Match.MCP, false, f),
 		GraphQL:  parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f),
 		Observe:  e.observe(key, f),

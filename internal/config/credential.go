@@ -53,6 +53,8 @@ type VaultSecret struct {
 	// Field is the field with the secret. Required, except with `basic` (default: username and password) and `aws`
 	// (access_key, secret_key, perhaps security_token).
 	Field string `yaml:"field"`
+	// Version is the version to read in version 2 of the KV engine. Default: the latest.
+	Version int `yaml:"version"`
 }
 
 // AWS is what an access key signs for.
@@ -190,6 +192,8 @@ func (v *VaultSecret) checkFields(key string, r *Credential, f *findings) {
 	switch {
 	case v.Fields(r).Secret == "":
 		f.Add(key+".field", "is required")
+	case v.Version < 0 || v.Version > 0 && !strings.Contains(v.Path, "/data/"):
+		f.Add(key+".version", "must be positive, and needs version 2 of the KV engine, whose paths have data/ after the mount")
 	case r.AWS != nil && v.Field != "":
 		f.Add(key+".field", "has no meaning with aws, which takes access_key, secret_key and security_token")
 	}

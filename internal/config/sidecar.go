@@ -230,6 +230,8 @@ type Action struct {
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *Credential `yaml:"credential"`
+	// ClientCertificate authenticates the mediator to the API by mutual TLS, with or without a credential.
+	ClientCertificate *ClientCertificate `yaml:"clientCertificate"`
 	// Sign signs requests (Web Bot Auth): none, web-bot-auth, or web-bot-auth-legacy for verifiers of earlier drafts.
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
 	// Via overrides upstreamProxy.noProxy: direct or proxy.
@@ -262,6 +264,8 @@ type Egress struct {
 	Match Match `yaml:"match" need:"yes"`
 	// Credential replaces the agent's own credential, which passes by default.
 	Credential *Credential `yaml:"credential"`
+	// ClientCertificate is as in an action.
+	ClientCertificate *ClientCertificate `yaml:"clientCertificate"`
 	// Sign is as in an action.
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
 	// Via is as in an action.

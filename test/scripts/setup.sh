@@ -74,7 +74,7 @@ if [ ! -e node_modules/.ok ] || [ package-lock.json -nt node_modules/.ok ]; then
 fi
 cd ../..
 
-# A real Vault server, which the tests of Vault custody start, and two of its plugins: see test/vaultserver/README.md.
+# A real Vault server, which the tests of Vault custody start, and four of its plugins: see test/vaultserver/README.md.
 # The receiver of the OpenTelemetry collector: test/collector/README.md.
 build() { # NAME MODULE PACKAGE
 	if [ ! -x "bin/$1" ] || [ "test/$2/go.sum" -nt "bin/$1" ]; then
@@ -87,3 +87,6 @@ build vault vaultserver .
 for plugin in vault-plugin-auth-kubernetes vault-plugin-secrets-terraform; do
 	build "$plugin" vaultserver "github.com/hashicorp/$plugin/cmd/$plugin"
 done
+build vault-plugin-secrets-aws vaultserver github.com/hashicorp/vault/builtin/logical/aws/cmd/aws
+build vault-plugin-database-postgresql vaultserver \
+	github.com/hashicorp/vault/plugins/database/postgresql/postgresql-database-plugin
