@@ -97,7 +97,7 @@ func TestWrongCredentials(t *testing.T) {
 		// Tokens.
 		{`{oauth: {clientID: m, clientSecretFile: token}}`, `25: *.oauth.tokenURL: is required`},
 		{`{oauth: {tokenURL: "http://login.example.com/token", clientID: m, clientSecretFile: token}}`,
-			`36: *.oauth.tokenURL: must be an https URL without a user or a fragment, such as ` +
+			`36: *.oauth.tokenURL: must be an https URL without a fragment, such as ` +
 				`https://login.example.com/token`},
 		{`{oauth: {tokenURL: "https://login.example.com/token", clientSecretFile: token}}`,
 			`25: *.oauth.clientID: is required`},
@@ -126,8 +126,7 @@ func TestWrongCredentials(t *testing.T) {
 				`type, client_email and private_key)`},
 		{`{google: {keyFile: token, scopes: [a], tokenURL: "https://u@googleapis.com/token"}}`,
 			`36: *.google.keyFile: token: no key of a service account (JSON with type, client_email and private_key) ` +
-				`| 66: *.google.tokenURL: must be an https URL without a user or a fragment, such as ` +
-				`https://login.example.com/token`},
+				`| 66: *.google.tokenURL: must not hold a user or a password: put them into a file`},
 	} {
 		path := filepath.Join(dir, "mediator.yaml")
 		check.Must(t, os.WriteFile(path, []byte(strings.Replace(correctSidecar, "create_post",

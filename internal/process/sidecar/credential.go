@@ -47,7 +47,7 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
 		case r.Google != nil:
 			source = p.token(all, *r.Google, func() credential.Source { return credential.Google(r.Google.Options(p)) })
 		case r.Vault != nil:
-			source, err = p.inVault(rule, r, shared)
+			source, err = p.inVault(strings.ReplaceAll(r.Vault.Path, "{rule}", rule), r.Vault.Fields(r), shared)
 			all.inVault["the credential of the rule "+rule+" in Vault"] = source
 		default:
 			source, err = credential.File(r.File, r.Parse())
@@ -82,7 +82,7 @@ func (p *sidecar) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.transport.Load().RoundTrip(r)
 }
 
-func (p *sidecar) inVault(rule string, r *config.Credential, shared map[string]*vault.Secret) (
+func (p *sidecar) inVault(path string, fields credential.Fields, shared map[string]*vault.Secret) (
 	credential.Source, error) {
 	if p.secrets == nil {
 		var err error
@@ -90,11 +90,10 @@ func (p *sidecar) inVault(rule string, r *config.Credential, shared map[string]*
 			return nil, err
 		}
 	}
-	path := strings.ReplaceAll(r.Vault.Path, "{rule}", rule)
 	if shared[path] == nil {
 		shared[path] = p.secrets.Secret(path)
 	}
-	return credential.Vault(shared[path], r.Vault.Fields(r)), nil
+	return credential.Vault(shared[path], fields), nil
 }
 
 // read reads each credential in Vault once. With mayWait it waits until Vault gives them.
