@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/proxy/credential"
 )
@@ -108,7 +109,7 @@ func (p *sidecar) openSecrets() (err error) {
 	return err
 }
 
-func (p *sidecar) inVault(all credentials, rule string, r *config.Credential) (credential.Source, error) {
+func (p *sidecar) inVault(all credentials, rule string, r *secrets.Credential) (credential.Source, error) {
 	if err := p.openSecrets(); err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 		}
 	}
 	if u := c.UpstreamProxy; u != nil {
-		p.Connect = append(p.Connect, daemon.Port(c.Proxy.Port))
+		p.Connect = append(p.Connect, daemon.Port(u.Proxy.Port))
 		p.Public, p.Secret = append(p.Public, u.CA), append(p.Secret, u.CredentialFile)
 	}
 	for _, u := range c.Upstreams {
