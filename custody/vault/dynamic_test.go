@@ -97,17 +97,24 @@ path "sys/leases/revoke/database/creds/reports/*" { capabilities = ["update"] }
 	}
 }
 
-// sts answers as AWS's Security Token Service does.
+// sts answers as AWS's Security Token Service does: who asks, and what key it gets.
 func sts(w http.ResponseWriter, r *http.Request) {
-	if r.PostFormValue("Action") != "GetFederationToken" {
+	const answer = `<%[1]sResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">` +
+		`<%[1]sResult>%[2]s</%[1]sResult></%[1]sResponse>`
+	action, result := r.PostFormValue("Action"), ""
+	switch action {
+	case "GetCallerIdentity":
+		result = `<Arn>arn:aws:iam::1:user/vault</Arn><UserId>AIDAEXAMPLE</UserId><Account>1</Account>`
+	case "GetFederationToken":
+		result = `<Credentials><AccessKeyId>ASIAEXAMPLE</AccessKeyId><SecretAccessKey>the-secret-key</SecretAccessKey>` +
+			`<SessionToken>the-session-token</SessionToken><Expiration>` +
+			time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `</Expiration></Credentials>` +
+			`<FederatedUser><Arn>arn:aws:sts::1:federated-user/a</Arn><FederatedUserId>1:a</FederatedUserId></FederatedUser>`
+	default:
 		http.Error(w, "no such action", http.StatusBadRequest)
 		return
 	}
-	fmt.Fprintf(w, `<GetFederationTokenResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
-<GetFederationTokenResult><Credentials><AccessKeyId>ASIAEXAMPLE</AccessKeyId><SecretAccessKey>the-secret-key
-</SecretAccessKey><SessionToken>the-session-token</SessionToken><Expiration>%s</Expiration></Credentials>
-<FederatedUser><Arn>arn:aws:sts::1:federated-user/a</Arn><FederatedUserId>1:a</FederatedUserId></FederatedUser>
-</GetFederationTokenResult></GetFederationTokenResponse>`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	fmt.Fprintf(w, answer, action, result)
 }
 
 // The AWS engine's temporary key has what a signature needs.
@@ -116,7 +123,8 @@ func TestAWSKey(t *testing.T) {
 	t.Cleanup(api.Close)
 	server.AWS(t)
 	server.Mount(t, "aws", "aws", nil)
-	server.Write(t, "aws/config/root", map[string]any{"access_key": "AKIAEXAMPLE", "secret_key": "root", "region": "eu-central-1", "sts_endpoint": api.URL, "sts_region": "eu-central-1", "iam_endpoint": api.URL})
+	server.Write(t, "aws/config/root", map[string]any{"access_key": "AKIAEXAMPLE", "secret_key": "root",
+		"region": "eu-central-1", "sts_endpoint": api.URL, "sts_region": "eu-central-1", "iam_endpoint": api.URL})
 	server.Write(t, "aws/roles/deploy", map[string]any{"credential_type": "federation_token",
 		"policy_document": `{"Version": "2012-10-17", "Statement": []}`, "default_sts_ttl": "1h"})
 	s := secrets(t, &clock{t: time.Now()}, "aws", selfPolicy+`path "aws/creds/deploy" { capabilities = ["read"] }`).
