@@ -231,7 +231,7 @@ type Action struct {
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
 	Credential *secrets.Credential `yaml:"credential"`
-	// ClientCertificate authenticates the mediator to the API by mutual TLS, with or without a credential.
+	// ClientCertificate authenticates the mediator by mutual TLS.
 	ClientCertificate *secrets.ClientCertificate `yaml:"clientCertificate"`
 	// Sign signs requests (Web Bot Auth): none, web-bot-auth, or web-bot-auth-legacy for verifiers of earlier drafts.
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`

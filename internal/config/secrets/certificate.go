@@ -10,9 +10,9 @@ import (
 
 // ClientCertificate authenticates the mediator at an API by mutual TLS. An API that does not ask for it gets no call.
 type ClientCertificate struct {
-	// File holds the certificate, then those that lead to its CA, in PEM. Each call reads it. Set `file` or `vault`.
+	// File holds the certificate and its chain, in PEM. Each call reads it. Set `file` or `vault`.
 	File string `yaml:"file" is:"path"`
-	// KeyFile holds the certificate's key, in PEM. Default: `file` holds both.
+	// KeyFile holds the key. Default: `file` holds both.
 	KeyFile string `yaml:"keyFile" is:"path"`
 	// Vault issues the certificate and its key, as role api_credential.
 	Vault *VaultCertificate `yaml:"vault"`
