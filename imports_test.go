@@ -57,6 +57,8 @@ var layers = []string{
 	"internal/rulesfile",
 	"internal/logs",
 	"internal/config",
+	"internal/config/remote",
+	"internal/config/secrets",
 	"internal/config/fields",
 	"internal/deployed",
 	"internal/manifest",

@@ -38,6 +38,9 @@ func (t *posting) resolve(ctx context.Context) (err error) {
 // requestProof is step 9: it signs the final call together with the capability and the credential.
 func (t *posting) requestProof(ctx context.Context) error {
 	tokenHash := t.credential.Hash()
+	if t.action.Credential == nil && !t.action.TakesPart { // an API that takes part compares it with Authorization
+		tokenHash = t.certificate.Hash()
+	}
 	proof, err := t.p.o.Prove.Issue(ctx, evidence.RequestProof{
 		Subject: t.binding.Subject, Action: t.binding.Action, Resource: t.binding.Resource,
 		ContentHash: t.binding.ContentHash, BindingHash: t.record.BindingHash,

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/body"
+	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/match"
@@ -45,6 +46,7 @@ type call struct {
 	streamed *body.Streamed
 	// does is the effect of a post's message, or nil if its rule ignores messages.
 	does        *policy.Message
+	certificate credential.Presented // the rule's client certificate, in the call's context
 	receipt     *receipts.Call
 	spans       *spans.Call
 	told        problem.Details // why the call failed, as shown to the agent
@@ -92,10 +94,14 @@ func (c *call) of(s *session.Session) {
 	c.record.Session, c.record.Event, c.record.Learning = s.ID, s.Event.ID, s.Learning
 }
 
-// context is for requests in the name of the call: they use connections of its session alone, and go the way that its
-// rule demands.
-func (c *call) context(demanded upstream.Via) context.Context {
-	return upstream.WithVia(upstream.WithParty(c.r.Context(), c.session.ID, c.session.Life()), demanded)
+// context is for requests in the name of the call: they use connections of its session alone, go the way that its rule
+// demands, and present the rule's client certificate.
+func (c *call) context(demanded upstream.Via, certificate *credential.Certificate) (ctx context.Context, err error) {
+	ctx = upstream.WithVia(upstream.WithParty(c.r.Context(), c.session.ID, c.session.Life()), demanded)
+	within, cancel := context.WithTimeout(ctx, c.p.o.Timeouts.Step)
+	defer cancel()
+	c.certificate, err = certificate.Resolve(within)
+	return upstream.WithClient(ctx, c.certificate.Client), err
 }
 
 func (c *call) step(name string) {

@@ -34,16 +34,20 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 		c.streamed = body.Stream(c.r.Body, p.o.Timeouts.Forward, http.NewResponseController(c.w).SetReadDeadline)
 		sent = c.streamed
 	}
-	valid, stop := e.Purpose.Until(c.context(e.Via), e.Name, p.o.Now())
+	secret, certificate := e.Credential, e.Certificate
+	if c.learns() {
+		secret, certificate = nil, nil
+	}
+	way, err := c.context(e.Via, certificate)
+	if err != nil {
+		return err
+	}
+	valid, stop := e.Purpose.Until(way, e.Name, p.o.Now())
 	defer stop()
 	ctx, end := context.WithCancelCause(valid)
 	cancel := func() { end(nil) }
 	defer cancel()
 	defer context.AfterFunc(c.session.Life(), func() { p.outlives(ctx, end) })()
-	secret := e.Credential
-	if c.learns() {
-		secret = nil
-	}
 	credential, err := secret.Resolve(ctx, c.r.Header)
 	if err != nil {
 		return err

@@ -62,7 +62,10 @@ func (p *Pipeline) post(c *call, a *rules.Action) error {
 	if c.does == nil || c.does.MCP == nil { // a message to an MCP server is noted by itself
 		defer c.posts()()
 	}
-	ctx := c.context(a.Via)
+	ctx, err := c.context(a.Via, a.Certificate)
+	if err != nil {
+		return err
+	}
 	for _, step := range steps {
 		if err := t.bounded(ctx, step.take); err != nil {
 			c.step(step.name)

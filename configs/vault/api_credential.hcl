@@ -7,3 +7,11 @@ path "auth/token/lookup-self" { capabilities = ["read"] }
 path "auth/token/renew-self"  { capabilities = ["update"] }
 path "auth/token/revoke-self" { capabilities = ["update"] }
 path "sys/capabilities-self"  { capabilities = ["update"] }
+
+# A temporary secret. The sidecar renews its lease, and gives it back if the token is not its own.
+path "database/creds/reports"                     { capabilities = ["read"] }
+path "sys/leases/renew/database/creds/reports/*"  { capabilities = ["update"] }
+path "sys/leases/revoke/database/creds/reports/*" { capabilities = ["update"] }
+
+# A client certificate with its key, from the PKI engine.
+path "pki/issue/mediator" { capabilities = ["update"] }

@@ -57,7 +57,7 @@ func TestLeasedSecret(t *testing.T) {
 	file := write(t, first)
 	c := &clock{t: time.Now()}
 	all := open(t, vault.Options{Now: c.now}).Secrets(&vault.TokenFile{Path: file})
-	s := all.Secret("leased/creds/deploy")
+	s := all.Secret("leased/creds/deploy", 0)
 	wantSecret(t, s, "token-1")
 	c.add(54*time.Second - time.Nanosecond)
 	wantSecret(t, s, "token-1")

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/vault/api"
+	"go.uber.org/zap"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/actionproof/mediator/custody"
@@ -32,11 +34,23 @@ func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observati
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.forbidden(s.keys))
 }
 
+// denied explains a request for a credential that failed.
+func denied(err error, what string) error {
+	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden &&
+		!invalidToken(err) {
+		return custody.Unavailable(err,
+			"Vault denies the role of API credentials to %s (403): add it to the role's policy", what)
+	}
+	return custody.Unavailable(err, "the role of API credentials cannot %s: %s", what, why(err))
+}
+
 // Secret is a secret at one path. It is safe for concurrent use.
 type Secret struct {
 	session *session
 	path    string
+	version int // in version 2 of the KV engine; the latest if 0
 	flight  singleflight.Group
+	leases  sync.Once // the first lease, to be given back at the end
 
 	mu    sync.Mutex // guards all below
 	held  held
@@ -56,7 +70,15 @@ type Reading struct {
 type held struct {
 	Reading
 	until time.Time
-	token string // the token of its lease, if Vault revokes both together
+	lease lease
+}
+
+// lease is zero for a secret without one.
+type lease struct {
+	id        string
+	length    time.Duration
+	renewable bool
+	token     string // Vault revokes it together with this token
 }
 
 // MaxHeld bounds the use of a secret without a lease. A lease ends earlier or later by itself.
@@ -66,11 +88,20 @@ const MaxHeld = time.Minute
 // engines make a new secret for each reading.
 const refusedPause = time.Second
 
-// Secret reads the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or aws/creds/deploy in an
-// engine that makes secrets.
-func (s *Secrets) Secret(path string) *Secret { return &Secret{session: s.session, path: path} }
+// Secret reads the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or database/creds/reports in
+// an engine that makes secrets. version is one in version 2 of the KV engine; 0 is the latest.
+func (s *Secrets) Secret(path string, version int) *Secret {
+	return &Secret{session: s.session, path: path, version: version}
+}
 
-// Read returns the secret, which it asks Vault for again if necessary.
+// Leased reports whether the secret has a lease, which its next use renews: another Secret would have another one.
+func (s *Secret) Leased() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held.lease.id != ""
+}
+
+// Read returns the secret. If necessary it renews the lease, or asks Vault for the secret again.
 func (s *Secret) Read(ctx context.Context) (Reading, error) {
 	if got, ok := s.fresh(); ok {
 		return got, nil
@@ -97,7 +128,7 @@ func (s *Secret) fresh() (Reading, bool) {
 	defer s.mu.Unlock()
 	h := s.held
 	ok := h.fields != nil && !s.old && s.session.server.o.Now().Before(h.until) &&
-		(h.token == "" || h.token == s.session.client.Token())
+		(h.lease.id == "" || h.lease.token == s.session.client.Token())
 	return h.Reading, ok
 }
 
@@ -113,34 +144,15 @@ func (s *Secret) Refused(field, value string) {
 }
 
 func (s *Secret) read(ctx context.Context) (Reading, error) {
-	now := s.session.server.o.Now() // the reading is no older than the question
-	var secret *api.Secret
-	var token string
-	err := s.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
-		token = c.Token()
-		secret, err = c.Logical().ReadWithContext(ctx, s.path)
-		return err
-	})
-	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden &&
-		!invalidToken(err) {
-		return Reading{}, custody.Unavailable(err,
-			"Vault denies the role of API credentials to read %s (403): add it to the role's policy", s.path)
+	h, ok := s.renew(ctx)
+	if !ok {
+		var err error
+		if h, err = s.ask(ctx); err != nil {
+			return Reading{}, err
+		}
 	}
-	if err != nil {
-		return Reading{}, custody.Unavailable(err, "the credential %s cannot be read: %s", s.path, why(err))
-	}
-	if secret == nil {
-		return Reading{}, custody.Unavailable(nil,
-			"Vault has nothing at %s (a path in version 2 of the KV engine has data/ after the mount)", s.path)
-	}
-	h := held{Reading: Reading{Read: now, path: s.path, fields: secret.Data}, until: now.Add(MaxHeld)}
-	if about, ok := secret.Data["metadata"].(map[string]any); ok { // version 2 of the KV engine
-		h.fields, _ = secret.Data["data"].(map[string]any)
-		h.Version = fmt.Sprint(about["version"])
-	}
-	if secret.LeaseID != "" {
-		lease := time.Duration(secret.LeaseDuration) * time.Second
-		h.End, h.until, h.token = now.Add(lease), now.Add(lease*9/10), token
+	if h.lease.id != "" {
+		s.leases.Do(func() { s.session.server.background(s.giveBack) })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,6 +161,85 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 	}
 	s.held, s.old = h, false
 	return h.Reading, nil
+}
+
+// renew extends the lease of the secret, unless an upstream has refused the secret. It fails near the longest life that
+// the engine allows, and if Vault has revoked the lease or denies its renewal.
+func (s *Secret) renew(ctx context.Context) (held, bool) {
+	now := s.session.server.o.Now()
+	s.mu.Lock()
+	h, old := s.held, s.old
+	s.mu.Unlock()
+	if old || !h.lease.renewable || h.lease.token != s.session.client.Token() || !now.Before(h.End) {
+		return held{}, false
+	}
+	renewed, err := s.session.write(ctx, "sys/leases/renew/"+h.lease.id,
+		map[string]any{"increment": int(h.lease.length.Seconds())})
+	if err != nil || renewed == nil || seconds(renewed) < h.lease.length/2 {
+		return held{}, false
+	}
+	h.Read = now
+	h.last(seconds(renewed))
+	return h, true
+}
+
+func seconds(s *api.Secret) time.Duration { return time.Duration(s.LeaseDuration) * time.Second }
+
+// last sets the end of a lease that Vault has given or renewed when it was read.
+func (h *held) last(length time.Duration) {
+	h.End, h.until = h.Read.Add(length), h.Read.Add(length*9/10)
+}
+
+func (s *Secret) ask(ctx context.Context) (held, error) {
+	now := s.session.server.o.Now() // the reading is no older than the question
+	var secret *api.Secret
+	var token string
+	var params map[string][]string
+	if s.version > 0 {
+		params = map[string][]string{"version": {strconv.Itoa(s.version)}}
+	}
+	err := s.session.call(ctx, func(ctx context.Context, c *api.Client) (err error) {
+		token = c.Token()
+		secret, err = c.Logical().ReadWithDataWithContext(ctx, s.path, params)
+		return err
+	})
+	if err != nil {
+		return held{}, denied(err, "read "+s.path)
+	}
+	if secret == nil {
+		return held{}, custody.Unavailable(nil,
+			"Vault has nothing at %s (a path in version 2 of the KV engine has data/ after the mount)", s.path)
+	}
+	h := held{Reading: Reading{Read: now, path: s.path, fields: secret.Data}, until: now.Add(MaxHeld)}
+	if about, ok := secret.Data["metadata"].(map[string]any); ok { // version 2 of the KV engine
+		h.fields, _ = secret.Data["data"].(map[string]any)
+		h.Version = fmt.Sprint(about["version"])
+	}
+	if s.version > 0 && h.Version != strconv.Itoa(s.version) {
+		return held{}, custody.Unavailable(nil, "Vault has no version %d of %s", s.version, s.path)
+	}
+	if secret.LeaseID != "" {
+		h.lease = lease{secret.LeaseID, seconds(secret), secret.Renewable, token}
+		h.last(h.lease.length)
+	}
+	return h, nil
+}
+
+// giveBack revokes the lease at the end, unless the session gives back its token, and with it all leases.
+func (s *Secret) giveBack(ctx context.Context) {
+	<-ctx.Done()
+	s.mu.Lock()
+	id := s.held.lease.id
+	s.mu.Unlock()
+	if id == "" || s.session.givesBack() {
+		return
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if _, err := s.session.client.Logical().WriteWithContext(within, "sys/leases/revoke/"+id, nil); err != nil {
+		s.session.server.o.Log.Warn("a credential's lease is not given back; it ends by itself", zap.String("path", s.path),
+			zap.String("because", why(err)))
+	}
 }
 
 // Field returns the text in a field.

@@ -63,7 +63,7 @@ func TestSecret(t *testing.T) {
 	}
 	c := &clock{t: time.Now()}
 	s := secrets(t, c, "kv-secret",
-		selfPolicy+`path "kv-secret/data/api" { capabilities = ["read"] }`).Secret("kv-secret/data/api")
+		selfPolicy+`path "kv-secret/data/api" { capabilities = ["read"] }`).Secret("kv-secret/data/api", 0)
 	put("one")
 	wantSecret(t, s, "one")
 	put("two")
@@ -95,6 +95,22 @@ func TestSecret(t *testing.T) {
 	wait.Wait()
 }
 
+func TestSecretVersion(t *testing.T) {
+	server.Mount(t, "kv-versions", "kv", map[string]string{"version": "2"})
+	for _, token := range []string{"one", "two", "three"} {
+		server.Write(t, "kv-versions/data/api", map[string]any{"data": map[string]any{"token": token}})
+	}
+	all := secrets(t, &clock{t: time.Now()}, "kv-versions",
+		selfPolicy+`path "kv-versions/data/api" { capabilities = ["read"] }`)
+	wantSecret(t, all.Secret("kv-versions/data/api", 2), "two")
+	wantSecret(t, all.Secret("kv-versions/data/api", 0), "three")
+	server.Write(t, "kv-versions/destroy/api", map[string]any{"versions": []int{2}})
+	for version, want := range map[int]string{2: "no field token", 4: "nothing at"} {
+		_, err := token(t.Context(), all.Secret("kv-versions/data/api", version))
+		check.WantCode(t, err, "custody_unavailable", want)
+	}
+}
+
 func TestSecretUnavailable(t *testing.T) {
 	server.Mount(t, "kv-bad", "kv", map[string]string{"version": "2"})
 	for path, data := range map[string]map[string]any{
@@ -114,14 +130,14 @@ func TestSecretUnavailable(t *testing.T) {
 		"sys/policies/acl/root": "denies the role of API credentials to read",
 		"nowhere/x":             "denies the role of API credentials to read",
 	} {
-		value, err := token(t.Context(), all.Secret(path))
+		value, err := token(t.Context(), all.Secret(path, 0))
 		if value != "" || !unavailable(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %q, %v; want %s", path, value, err, want)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := all.Secret("kv-bad/data/gone").Read(ctx); err == nil {
+	if _, err := all.Secret("kv-bad/data/gone", 0).Read(ctx); err == nil {
 		t.Error("a caller that has gone gets a secret")
 	}
 }

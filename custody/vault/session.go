@@ -194,6 +194,13 @@ func (e *session) renew(secret *api.Secret) {
 	})
 }
 
+// givesBack reports whether the token is given back at the end.
+func (e *session) givesBack() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.given
+}
+
 // giveBack revokes the token at the end of the session: it must not outlive the process.
 func (e *session) giveBack() {
 	<-e.ctx.Done()

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/guard"
 	"github.com/actionproof/mediator/internal/strict"
 )
@@ -24,7 +25,7 @@ func LoadGuard(path string) (guard.Options, error) {
 	}
 	c.checkTransparent(f)
 	c.checkGuard(f)
-	if err := f.err(); err != nil {
+	if err := f.Err(); err != nil {
 		return guard.Options{}, err
 	}
 	o := c.GuardOptions()
@@ -59,12 +60,12 @@ func (c *Sidecar) guardOptions(f *findings) guard.Options {
 		o.Transparent, o.Redirect = loopbackPort("transparent.listen", c.Transparent.Listen, f), []uint16{443, 80}
 	}
 	for _, address := range []string{c.Admin.TCP, c.Trigger.TCP, c.Control.TCP, c.ConsoleAddress()} {
-		if at := portIn(address); at != 0 {
+		if at := fields.PortIn(address); at != 0 {
 			o.Admin = append(o.Admin, at)
 		}
 	}
 	if c.Probes != nil {
-		o.Inbound = append(slices.Clone(o.Inbound), portIn(c.Probes.Listen))
+		o.Inbound = append(slices.Clone(o.Inbound), fields.PortIn(c.Probes.Listen))
 	}
 	for i, s := range g.Resolvers {
 		a, err := netip.ParseAddr(s)

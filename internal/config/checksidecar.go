@@ -2,28 +2,24 @@ package config
 
 import (
 	"cmp"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/httpsig"
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/deployed"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy/body"
-	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
-	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -73,7 +69,7 @@ func (c *Sidecar) checkAll(f *findings) {
 	c.checkEndpoints(f)
 	c.LedgerDSN = c.Ledger.Postgres.dsn("ledger.postgres.dsnFile", f)
 	if c.Gate.SecretFile != "" {
-		c.GateSecret = readSecret("gate.secretFile", c.Gate.SecretFile, MinGateSecret, f)
+		c.GateSecret = f.ReadSecret("gate.secretFile", c.Gate.SecretFile, MinGateSecret)
 	}
 	for i, a := range c.Actions {
 		c.addAction(fmt.Sprintf("actions[%d]", i), a, f)
@@ -85,7 +81,7 @@ func (c *Sidecar) checkAll(f *findings) {
 	for i, u := range c.Upstreams {
 		c.addUpstream(fmt.Sprintf("upstreams[%d]", i), u, f)
 	}
-	c.checkProxy(f)
+	c.checkVia(f)
 	var err error
 	if c.Denied, err = match.ParseDenied(c.Deny); err != nil {
 		f.Add("deny", "%v", err)
@@ -153,8 +149,8 @@ func (c *Sidecar) CAFile() string {
 }
 
 // Credentials returns the credentials of the rules by the names of the rules.
-func (c *Sidecar) Credentials() map[string]*Credential {
-	all := make(map[string]*Credential)
+func (c *Sidecar) Credentials() map[string]*secrets.Credential {
+	all := make(map[string]*secrets.Credential)
 	for _, a := range c.Actions {
 		if a.Credential != nil {
 			all[a.Name] = a.Credential
@@ -168,12 +164,42 @@ func (c *Sidecar) Credentials() map[string]*Credential {
 	return all
 }
 
+// Certificates returns the client certificates of the rules by the names of the rules.
+func (c *Sidecar) Certificates() map[string]*secrets.ClientCertificate {
+	all := make(map[string]*secrets.ClientCertificate)
+	for _, a := range c.Actions {
+		if a.ClientCertificate != nil {
+			all[a.Name] = a.ClientCertificate
+		}
+	}
+	for _, e := range c.Egress {
+		if e.ClientCertificate != nil {
+			all[e.Name] = e.ClientCertificate
+		}
+	}
+	return all
+}
+
+// checkSecrets checks what a rule's credential and client certificate need outside of their sections.
+func (c *Sidecar) checkSecrets(key string, r *secrets.Credential, cert *secrets.ClientCertificate, scheme string,
+	f *findings) {
+	if c.Custody.Vault == nil && r != nil && r.Vault != nil {
+		f.Add(key+".credential.vault", "needs custody.type: vault")
+	}
+	if c.Custody.Vault == nil && cert != nil && cert.Vault != nil {
+		f.Add(key+".clientCertificate.vault", "needs custody.type: vault")
+	}
+	if cert != nil && scheme == "http" {
+		f.Add(key+".clientCertificate", "needs an https URL in match")
+	}
+}
+
 func (c *Postgres) dsn(key string, f *findings) string {
 	if c == nil || c.DSNFile == "" {
 		return ""
 	}
-	dsn, err := f.secret(c.DSNFile, 1)
-	if err == nil && !f.noSecrets {
+	dsn, err := f.Secret(c.DSNFile, 1)
+	if err == nil && !f.NoSecrets {
 		err = postgres.Check(dsn)
 	}
 	if err != nil {
@@ -191,7 +217,7 @@ func (c *Sidecar) addAction(key string, a Action, f *findings) {
 		MCP:     parseMCP(key+".match.mcp", a.Match.MCP, true, f),
 		GraphQL: parseGraphQL(key+".match.graphql", a.Match.GraphQL, true, f),
 	}
-	c.checkCredential(key+".credential", a.Credential, f)
+	c.checkSecrets(key, a.Credential, a.ClientCertificate, out.Match.Scheme, f)
 	if a.Headers != nil {
 		out.Headers = make([]string, len(a.Headers)) // an empty list allows none, and nil allows all
 	}
@@ -227,10 +253,7 @@ func (a Action) checkGate(key string, f *findings) (answerKeys httpsig.Keys) {
 			f.Add(key+".api.answerKeys", "%v", err)
 		}
 	}
-	if r := a.Credential; r != nil && (r.form() != "header" || !strings.EqualFold(cmp.Or(r.Header, "Authorization"),
-		"Authorization")) {
-		f.Add(key+".credential."+r.form(), "must be header Authorization: an API with a gate expects the access token there")
-	}
+	a.Credential.CheckForGate(key+".credential", f)
 	_, err := gate.NewClient(gate.ClientOptions{
 		ChallengeURL: api.Challenge, VerifyURL: api.Verify, HTTP: new(http.Client), Now: time.Now,
 	})
@@ -241,7 +264,6 @@ func (a Action) checkGate(key string, f *findings) (answerKeys httpsig.Keys) {
 }
 
 func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
-	c.checkCredential(key+".credential", e.Credential, f)
 	if e.WebSocket && (!slices.Contains(e.Match.Methods, http.MethodGet) || e.Match.messages() != "") {
 		f.Add(key+".websocket", "needs the method GET; a rule with mcp or graphql cannot allow WebSockets")
 	}
@@ -249,9 +271,11 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 	if e.Match.GraphQL != nil {
 		methods = []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	}
+	matched := parseMatch(key+".match", e.Match, methods, f)
+	c.checkSecrets(key, e.Credential, e.ClientCertificate, matched.Scheme, f)
 	c.EgressRules = append(c.EgressRules, rules.Egress{
 		Name: e.Name, Purpose: e.purpose(key, f), WebSocket: e.WebSocket, Via: e.Via,
-		Match:    parseMatch(key+".match", e.Match, methods, f),
+		Match:    matched,
 		MCP:      parseMCP(key+".match.mcp", e.Match.MCP, false, f),
 		GraphQL:  parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f),
 		Observe:  e.observe(key, f),
@@ -310,87 +334,9 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 		}
 	}
 	if u.CA != "" {
-		up.RootCAs = readCA(key+".ca", u.CA, f)
+		up.RootCAs = f.Authorities(key+".ca", u.CA)
 	}
 	c.UpstreamHosts = append(c.UpstreamHosts, up)
-}
-
-func readCA(key, path string, f *findings) *x509.CertPool {
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	raw, err := files.Read(path)
-	switch {
-	case err != nil:
-		f.Add(key, "%v", err)
-	case !pool.AppendCertsFromPEM(raw):
-		f.Add(key, "%s holds no PEM certificate", path)
-	}
-	return pool
-}
-
-// parseMatch parses a match. ofMessages are the methods of a rule about messages.
-func parseMatch(key string, m Match, ofMessages []string, f *findings) match.Match {
-	methods := m.Methods
-	if m.MCP != nil && m.GraphQL != nil {
-		f.Add(key, "is about MCP or GraphQL, not both")
-	}
-	if m.messages() != "" {
-		if len(methods) > 0 {
-			f.Add(key+".methods", "%s have their own HTTP methods: leave this out", m.messages())
-		}
-		methods = ofMessages
-	}
-	if m.URL == "" {
-		return match.Match{}
-	}
-	out, err := match.Parse(m.URL, methods)
-	if err != nil {
-		f.Add(key, "%v", err)
-	}
-	return out
-}
-
-func (m Match) messages() string {
-	switch {
-	case m.MCP != nil:
-		return "messages to an MCP server"
-	case m.GraphQL != nil:
-		return "GraphQL requests"
-	}
-	return ""
-}
-
-func parseGraphQL(key string, m *GraphQL, post bool, f *findings) *graphql.Rule {
-	if m == nil || m.Type == "" {
-		return nil
-	}
-	out := &graphql.Rule{Type: m.Type, Fields: m.Fields}
-	if err := out.Check(post); err != nil {
-		f.Add(key, "%v", err)
-	}
-	return out
-}
-
-func parseMCP(key string, m *MCP, post bool, f *findings) *mcp.Rule {
-	if m == nil {
-		return nil
-	}
-	if post && (m.Methods != nil || m.Elicitation || m.Sampling) {
-		f.Add(key, "an action may name only tools: allow the rest in an egress rule with the same URL")
-	}
-	if !post && m.SameConnection {
-		f.Add(key+".sameConnection", "is allowed only in an action: an egress rule does not need it")
-	}
-	out := &mcp.Rule{
-		Tools: m.Tools, Methods: m.Methods, Elicitation: m.Elicitation, Sampling: m.Sampling, Pin: m.Pin,
-		ListAll: m.List == "all", Post: post, SameConnection: m.SameConnection,
-	}
-	if err := out.Check(); err != nil {
-		f.Add(key, "%v", err)
-	}
-	return out
 }
 
 func (c *Sidecar) checkTransparent(f *findings) {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -20,7 +21,7 @@ func (c *Trigger) checkAll(f *findings) {
 		f.Add("eventSecretFile", "must be set if store.postgres is set, and only then")
 	} else if c.EventSecretFile != "" {
 		var err error
-		if c.EventSecret, err = f.secret(c.EventSecretFile, 32); err != nil {
+		if c.EventSecret, err = f.Secret(c.EventSecretFile, 32); err != nil {
 			f.Add("eventSecretFile", "%v", err)
 		}
 	}
@@ -47,7 +48,7 @@ func (c *Trigger) checkAll(f *findings) {
 }
 
 func (s Source) open(known webhookSecrets) (trigger.Source, error) {
-	if !one(s.GitHub != nil, s.StandardWebhooks != nil, s.Engine != nil, s.Schedule != nil, s.Queue != nil) {
+	if !fields.One(s.GitHub != nil, s.StandardWebhooks != nil, s.Engine != nil, s.Schedule != nil, s.Queue != nil) {
 		return nil, errors.New("needs exactly one of github, standardWebhooks, engine, schedule, queue")
 	}
 	switch {
@@ -88,7 +89,7 @@ type webhookSecrets struct {
 func (known webhookSecrets) read(source, scheme string, names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
-		s, err := known.secret(name, 16)
+		s, err := known.Secret(name, 16)
 		if err != nil {
 			return nil, err
 		}

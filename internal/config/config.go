@@ -4,7 +4,9 @@
 //	load.go      reads a file strictly, and makes its paths absolute
 //	check*.go    check a file and report every finding at once
 //	setup.go     reads the policy file, and checks rules against the manifest's ceiling
-//	fields       (a package) what the types say of their keys: paths, JSON Schema, which changes need a restart
+//	fields       (a package) what the types say of their keys: checks, paths, JSON Schema, which changes need a restart
+//	secrets      (a package) the sections custody and credential
+//	remote       (a package) the sections about servers of others: collectors, a proxy, xray servers
 //
 // A file never holds a secret, only the path of the file with the secret. The comments of the fields are the
 // configuration reference (docs/configuration.md). The tags of a field say the rest:
@@ -17,12 +19,16 @@
 //	reload   a reload applies it; all other keys need a restart
 package config
 
-import "github.com/actionproof/mediator/internal/config/fields"
+import (
+	"github.com/actionproof/mediator/internal/config/fields"
+	"github.com/actionproof/mediator/internal/config/remote"
+	"github.com/actionproof/mediator/internal/config/secrets"
+)
 
 // Process is what all processes configure in the same way.
 type Process struct {
 	// Custody says where the signing keys are.
-	Custody Custody `yaml:"custody" need:"yes"`
+	Custody secrets.Custody `yaml:"custody" need:"yes"`
 	// Trust names the two root keys and the trust bundle.
 	Trust Trust `yaml:"trust" need:"yes"`
 	// Agent names the agent's user.
@@ -36,7 +42,7 @@ type Process struct {
 	// Probes serves metrics and health.
 	Probes *Probes `yaml:"probes"`
 	// Tracing sends OpenTelemetry traces (docs/operations/telemetry.md).
-	Tracing *Tracing `yaml:"tracing"`
+	Tracing *remote.Tracing `yaml:"tracing"`
 	// Registrar certifies this process's keys, and delivers `trust.bundle` and, in the same folder, `manifest`.
 	Registrar *Peer `yaml:"registrar"`
 }
@@ -125,88 +131,6 @@ type Peer struct {
 type Postgres struct {
 	// DSNFile holds a libpq connection string with its password; for a remote server, with sslmode=verify-full.
 	DSNFile string `yaml:"dsnFile" is:"path" need:"yes"`
-}
-
-type Custody struct {
-	// Type is memory (keys made at each start), vault (HashiCorp Vault's Transit engine) or pkcs11 (a hardware token).
-	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
-	// Vault locates Vault; only with type: vault.
-	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11. A key's label is its name, the id its version.
-	PKCS11 *PKCS11 `yaml:"pkcs11"`
-}
-
-// Vault locates Vault and says how this process logs in: once for each signing role.
-type Vault struct {
-	// Address is https://host:port.
-	Address string `yaml:"address" need:"yes"`
-	// CA is a PEM file of authorities for Vault's certificate. Default: the system's.
-	CA string `yaml:"ca" is:"path"`
-	// Transit is the mount of the Transit engine. Default transit.
-	Transit string `yaml:"transit"`
-	// Keys are all the deployment's signing keys: each role's login must be able to use only its own.
-	Keys []string `yaml:"keys" need:"yes"`
-	// Auth is one of three logins. {role} is the key's purpose, such as runtime_attestation.
-	Auth VaultAuth `yaml:"auth"`
-}
-
-// VaultAuth says how to log in to Vault.
-type VaultAuth struct {
-	// AppRole logs in with a role id and a secret id.
-	AppRole *AppRole `yaml:"appRole"`
-	// Kubernetes logs in with the pod's service account.
-	Kubernetes *Kubernetes `yaml:"kubernetes"`
-	// TokenFile holds a token that another program renews, such as Vault Agent.
-	TokenFile string `yaml:"tokenFile" is:"path"`
-}
-
-type AppRole struct {
-	// Mount is the path of the auth method. Default approle.
-	Mount string `yaml:"mount"`
-	// Role is the name of the AppRole, such as mediator-{role}.
-	Role string `yaml:"role" need:"yes"`
-	// RoleIDFile holds the role id.
-	RoleIDFile string `yaml:"roleIDFile" is:"path" need:"yes"`
-	// SecretIDFile holds a response-wrapping token for the secret id. Each login rereads it.
-	SecretIDFile string `yaml:"secretIDFile" is:"path" need:"yes"`
-	// Unwrapped: `secretIDFile` holds the secret id itself.
-	Unwrapped bool `yaml:"unwrapped"`
-}
-
-type Kubernetes struct {
-	// Mount is the path of the auth method. Default kubernetes.
-	Mount string `yaml:"mount"`
-	// Role is the name of the Vault role, such as mediator-{role}.
-	Role string `yaml:"role" need:"yes"`
-	// TokenFile holds the service account's token. Default /var/run/secrets/kubernetes.io/serviceaccount/token.
-	TokenFile string `yaml:"tokenFile" is:"path"`
-}
-
-// PKCS11 names a PKCS #11 token.
-type PKCS11 struct {
-	// Module is the path of the token's library.
-	Module string `yaml:"module" need:"yes"`
-	// Token is the token's label.
-	Token string `yaml:"token" need:"yes"`
-	// PINFile holds the token's user PIN.
-	PINFile string `yaml:"pinFile" is:"path" need:"yes"`
-	// Hardware declares that the token is hardware, if its slot does not say so.
-	Hardware bool `yaml:"hardware"`
-}
-
-// RootKey names a root key that Vault or a PKCS #11 token holds.
-type RootKey struct {
-	File `yaml:"-"`
-
-	// Purpose is signer_certificate (the key registry's key) or deployment_certificate (the auditor's). It replaces
-	// {role} in custody.vault.auth.
-	Purpose string `yaml:"purpose" need:"yes" one:"signer_certificate deployment_certificate"`
-	// Key is the name of the key, without a version.
-	Key string `yaml:"key" need:"yes"`
-	// Version is the only trusted version. Default 1.
-	Version int `yaml:"version"`
-	// Custody says where the key is: type vault or pkcs11.
-	Custody Custody `yaml:"custody" need:"yes"`
 }
 
 // SigningKey configures one signing role.

@@ -48,10 +48,10 @@ func (c *Console) checkAll(f *findings) {
 		f.Add("issuer", "is no https URL without a query")
 	}
 	if c.IssuerCA != "" {
-		c.Roots = readCA("issuerCA", c.IssuerCA, f)
+		c.Roots = f.Authorities("issuerCA", c.IssuerCA)
 	}
 	if c.SecretFile != "" {
-		readSecret("secretFile", c.SecretFile, 1, f)
+		f.ReadSecret("secretFile", c.SecretFile, 1)
 	}
 	if slices.Contains(c.SummaryGroups, "") {
 		f.Add("summaryGroups", "has an empty item")

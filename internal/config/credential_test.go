@@ -3,7 +3,6 @@ package config
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/test/check"
@@ -41,8 +40,14 @@ func TestWrongCredentials(t *testing.T) {
 		{`{file: short}`,
 			`24: *.file: short: the secret has fewer than 8 bytes, too few to tell it from other text in an answer`},
 		{`{vault: {path: kv/data/a}}`, `25: *.vault.field: is required | 25: *.vault: needs custody.type: vault`},
-		{`{vault: {path: kv/data/a, field: token, version: 2}}`,
-			`57: *.vault.version: is not known; known here are field, path`},
+		{`{vault: {path: kv/data/a, field: token, version: 2}}`, `25: *.vault: needs custody.type: vault`},
+		{`{vault: {path: kv/data/a, field: token, version: -1}}`,
+			`66: *.vault.version: must be a whole number in decimal digits, from 0 to 9223372036854775807, not "-1"`},
+		{`{vault: {path: kv/a, field: token, version: 2}}`,
+			`25: *.vault: needs custody.type: vault | 61: *.vault.version: needs version 2 of the KV engine, whose ` +
+				`paths have data/ after the mount`},
+		{`{vault: {path: database/creds/a, field: token, lease: 1h}}`,
+			`64: *.vault.lease: is not known; known here are field, path, version`},
 		{`{file: token, basic: {user: alice}, vault: {path: database/creds/a}}`,
 			`17: *: needs exactly one of file, vault, oauth, google | 60: *.vault.field: is required | 60: *.vault: ` +
 				`needs custody.type: vault`},
@@ -97,7 +102,7 @@ func TestWrongCredentials(t *testing.T) {
 		// Tokens.
 		{`{oauth: {clientID: m, clientSecretFile: token}}`, `25: *.oauth.tokenURL: is required`},
 		{`{oauth: {tokenURL: "http://login.example.com/token", clientID: m, clientSecretFile: token}}`,
-			`36: *.oauth.tokenURL: must be an https URL without a user or a fragment, such as ` +
+			`36: *.oauth.tokenURL: must be an https URL without a fragment, such as ` +
 				`https://login.example.com/token`},
 		{`{oauth: {tokenURL: "https://login.example.com/token", clientSecretFile: token}}`,
 			`25: *.oauth.clientID: is required`},
@@ -126,19 +131,9 @@ func TestWrongCredentials(t *testing.T) {
 				`type, client_email and private_key)`},
 		{`{google: {keyFile: token, scopes: [a], tokenURL: "https://u@googleapis.com/token"}}`,
 			`36: *.google.keyFile: token: no key of a service account (JSON with type, client_email and private_key) ` +
-				`| 66: *.google.tokenURL: must be an https URL without a user or a fragment, such as ` +
-				`https://login.example.com/token`},
+				`| 66: *.google.tokenURL: must not hold a user or a password: put them into a file`},
 	} {
-		path := filepath.Join(dir, "mediator.yaml")
-		check.Must(t, os.WriteFile(path, []byte(strings.Replace(correctSidecar, "create_post",
-			"create_post\n    credential: "+tt.credential, 1)), 0o600))
-		_, err := LoadSidecar(path)
-		got := ""
-		if err != nil {
-			got = strings.NewReplacer(path+": ", "", dir+"/", "", "actions[0].credential", "*", "line 21, column ", "",
-				"\n", " | ").Replace(err.Error())
-		}
-		if got != tt.want {
+		if got := mistakes(t, dir, "credential", tt.credential); got != tt.want {
 			t.Errorf("%s:\n got %s\nwant %s", tt.credential, got, tt.want)
 		}
 	}

@@ -26,6 +26,8 @@ func (f File) Resolve(name string) string {
 	return filepath.Join(filepath.Dir(f.Path), name)
 }
 
+type findings = fields.Findings
+
 // read decodes the configuration at path and checks it: first by its tags, then by more.
 func read[C any](path string, more func(c *C, f *findings)) (*C, error) {
 	raw, err := files.ReadUpTo(path, maxFile)
@@ -42,10 +44,10 @@ func parse[C any](path string, raw []byte, more func(c *C, f *findings), secrets
 	if err != nil {
 		return nil, err
 	}
-	f.noSecrets = !secrets
-	f.check(c)
+	f.NoSecrets = !secrets
+	f.Check("", c)
 	more(c, f)
-	return c, f.err()
+	return c, f.Err()
 }
 
 func load(path string, c any) (*findings, error) {
@@ -65,6 +67,6 @@ func decode(path string, raw []byte, c any) (*findings, error) {
 	file, of := File{Path: path, Raw: raw}, reflect.ValueOf(c).Elem()
 	fields.Resolve(of, file.Resolve)
 	of.FieldByName("File").Set(reflect.ValueOf(file))
-	f := &findings{File: decoded, path: path}
-	return f, f.err()
+	f := &findings{File: decoded, Path: path}
+	return f, f.Err()
 }

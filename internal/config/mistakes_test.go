@@ -203,7 +203,7 @@ func TestMistakes(t *testing.T) {
 			"line 21, column 22: upstreamProxy.url: must be http://host:port or https://host:port, such as " +
 				"http://proxy.example.com:3128"},
 		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://me:secret@proxy.example.com:3128\"}\negress:\n",
-			"line 21, column 22: upstreamProxy.url: must not hold credentials: put them into credentialFile"},
+			"line 21, column 22: upstreamProxy.url: must not hold a user or a password: put them into a file"},
 		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", proxy: b, auth: ntlm}\negress:\n",
 			"line 21, column 44: upstreamProxy.proxy: is not known; known here are auth, ca, credentialFile, noProxy, " +
 				"resolve, url"},

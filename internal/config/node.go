@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/node"
 )
@@ -15,7 +16,7 @@ type Node struct {
 }
 
 func (c *Sidecar) checkNodeRules(f *findings) {
-	check := func(key, host string, credential *Credential) bool {
+	check := func(key, host string, credential *secrets.Credential) bool {
 		if host != proxy.InternalHost {
 			return false
 		}

@@ -18,6 +18,8 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/actionproof/mediator/internal/config/fields"
+	"github.com/actionproof/mediator/internal/config/remote"
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -42,11 +44,12 @@ type optionDoc struct{ key, comment string }
 
 func configDocs() (map[string][]optionDoc, error) {
 	names, err := filepath.Glob("*.go")
+	below, _ := filepath.Glob("*/*.go")
 	if err != nil {
 		return nil, err
 	}
 	options := make(map[string][]optionDoc)
-	for _, name := range names {
+	for _, name := range append(names, below...) {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			return nil, err
@@ -119,10 +122,12 @@ var shared = []struct {
 		"origin: {key: origin-proof-key, issuer: mediator-source-verifier, audience: mediator-trigger}"},
 	{"Believed receipts", reflect.TypeFor[BelievedReceipts](),
 		"receipts: {issuers: [mediator-observer], audiences: [posting-api], keys: [interaction-receipt-key]}"},
-	{"Collector", reflect.TypeFor[Collector](),
+	{"Client certificate", reflect.TypeFor[secrets.ClientCertificate](),
+		"clientCertificate: {file: secrets/client.pem, keyFile: secrets/client.key}"},
+	{"Collector", reflect.TypeFor[remote.Collector](),
 		`otlp: {endpoint: "https://collector.example.com:4318", headersFile: secrets/otlp}`},
-	{"Credential", reflect.TypeFor[Credential](), `credential: {prefix: "Bearer ", file: secrets/github-token}`},
-	{"Custody", reflect.TypeFor[Custody](), `custody:
+	{"Credential", reflect.TypeFor[secrets.Credential](), `credential: {prefix: "Bearer ", file: secrets/github-token}`},
+	{"Custody", reflect.TypeFor[secrets.Custody](), `custody:
   type: vault
   vault:
     address: https://vault.internal:8200
@@ -144,12 +149,12 @@ agent: {uid: 2000}`},
 	{"Signing key", reflect.TypeFor[SigningKey](), "runtime: {key: runtime-key, issuer: mediator-runtime, lifetime: 30s}"},
 	{"TLS", reflect.TypeFor[TLS](),
 		"tls: {certificate: tls/bundle.pem, key: tls/bundle.pem, authorities: tls/authorities.pem}"},
-	{"Token endpoint", reflect.TypeFor[TokenEndpoint](), `identityProvider:
+	{"Token endpoint", reflect.TypeFor[secrets.TokenEndpoint](), `identityProvider:
   tokenURL: https://login.example.com/token
   clientID: mediator
   clientSecretFile: secrets/idp-client`},
 	{"Webhook", reflect.TypeFor[Webhook](), "standardWebhooks: {secretFiles: [secrets/billing]}"},
-	{"XRay server", reflect.TypeFor[XRayServer](), "govern: {url: https://xray.internal/mcp, tokenFile: secrets/xray}"},
+	{"XRay server", reflect.TypeFor[remote.XRayServer](), "govern: {url: https://xray.internal/mcp, tokenFile: secrets/xray}"},
 }
 
 func writeReference(w io.Writer) error {

@@ -165,7 +165,8 @@ func (d *Disputes) Rules() dispute.Rules {
 	}
 }
 
-func (d *Disputes) check(key string, f *findings) {
+// Check implements [fields.Checker].
+func (d *Disputes) Check(key string, f *findings) {
 	d.OperatorRoot = offline(d.Operator, key+".operator", f)
 	seen := make(map[string]bool)
 	panel := func(name string, arbiters []Arbiter) {

@@ -95,12 +95,11 @@ func TestReputationMistakes(t *testing.T) {
 			"line 16, column 31: verification.xray.govern.url: is required"},
 		"a gate over plain HTTP": {"believedHosts",
 			"verification: {xray: {govern: {url: \"http://g.example/mcp\"}}}\nbelievedHosts",
-			`line 16, column 37: verification.xray.govern.url: "http://g.example/mcp" is no https URL: plain text could be ` +
-				`changed on the way`},
+			"line 16, column 37: verification.xray.govern.url: must be an https URL such as https://xray.example.com/mcp: " +
+				"plain text could be changed on the way"},
 		"a gate with a password": {"believedHosts",
 			"verification: {xray: {govern: {url: \"https://me:hunter2@g.example/mcp\"}}}\nbelievedHosts",
-			"line 16, column 37: verification.xray.govern.url: is no https URL, or names a user: leave the user out, and put " +
-				"a token in tokenFile"},
+			"line 16, column 37: verification.xray.govern.url: must not hold a user or a password: put them into a file"},
 		"a gate on this machine": {"believedHosts",
 			"verification: {xray: {govern: {url: \"http://127.0.0.1:1/mcp\"}}}\nbelievedHosts", ""},
 		"a token for no gate": {"believedHosts",

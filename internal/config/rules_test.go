@@ -7,14 +7,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/strict"
 	"github.com/actionproof/mediator/proxy/rules"
 )
 
 func readRules(a Action, e Egress) (*Sidecar, string) {
 	s, f := &Sidecar{Actions: []Action{a}, Egress: []Egress{e}}, &findings{File: new(strict.File)}
-	f.checkValue("actions", reflect.ValueOf(s.Actions))
-	f.checkValue("egress", reflect.ValueOf(s.Egress))
+	f.Check("actions", s.Actions)
+	f.Check("egress", s.Egress)
 	s.addAction("actions[0]", s.Actions[0], f)
 	s.addEgress("egress[0]", s.Egress[0], f)
 	if f.Correct() {
@@ -23,7 +24,7 @@ func readRules(a Action, e Egress) (*Sidecar, string) {
 		}
 	}
 	s.warn()
-	return s, fmt.Sprint(f.err())
+	return s, fmt.Sprint(f.Err())
 }
 
 const (
@@ -210,7 +211,7 @@ func TestTags(t *testing.T) {
 		for at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice {
 			at = at.Elem()
 		}
-		if at.Kind() != reflect.Struct || seen[at] || !strings.HasSuffix(at.PkgPath(), "internal/config") {
+		if at.Kind() != reflect.Struct || seen[at] || !strings.Contains(at.PkgPath(), "internal/config") {
 			return
 		}
 		seen[at] = true
@@ -221,7 +222,7 @@ func TestTags(t *testing.T) {
 					t.Errorf("%s.%s has the tag %s", at.Name(), f.Name, name)
 				}
 			}
-			if to := f.Tag.Get("to"); to != "" && bound(to) == 0 || f.Tag.Get("from") != "" && bound(f.Tag.Get("from")) == 0 {
+			if to := f.Tag.Get("to"); to != "" && fields.Bound(to) == 0 || f.Tag.Get("from") != "" && fields.Bound(f.Tag.Get("from")) == 0 {
 				t.Errorf("%s.%s has a bound that cannot be read", at.Name(), f.Name)
 			}
 			if f.Tag.Get("one") != "" && f.Type.Kind() != reflect.String {

@@ -36,8 +36,8 @@ func LoadProxy(path string) (listen, certificate string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if checkAddress("listen", c.Listen, f); c.State == "" {
+	if f.Address("listen", c.Listen); c.State == "" {
 		f.Add("state", "is required")
 	}
-	return c.Listen, c.CAFile(), f.err()
+	return c.Listen, c.CAFile(), f.Err()
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"time"
 
+	"github.com/actionproof/mediator/internal/config/remote"
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/proxy/intercept"
 	limits "github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/match"
@@ -40,7 +42,7 @@ type Sidecar struct {
 	// TransparencyLog keeps a log that shows if a post was left out or changed later.
 	TransparencyLog *TransparencyLog `yaml:"transparencyLog"`
 	// AuditExport copies the records of calls to a file or a collector.
-	AuditExport *AuditExport `yaml:"auditExport"`
+	AuditExport *remote.AuditExport `yaml:"auditExport"`
 	// PropagateTraces replaces the agent's traceparent in calls to upstreams by the sidecar's. Needs `tracing`.
 	PropagateTraces bool `yaml:"propagateTraces" reload:"yes"`
 	// CA configures the certificate authority (CA) for intercepting TLS.
@@ -75,7 +77,7 @@ type Sidecar struct {
 	// Upstreams are settings for single hosts.
 	Upstreams []Upstream `yaml:"upstreams" reload:"yes"`
 	// UpstreamProxy is a proxy through which calls reach their hosts (operations/upstream-proxy.md).
-	UpstreamProxy *UpstreamProxy `yaml:"upstreamProxy" reload:"yes"`
+	UpstreamProxy *remote.UpstreamProxy `yaml:"upstreamProxy" reload:"yes"`
 	// WebSocketRefusal is answer (403 with the reason) or close, after which some clients go on without a WebSocket.
 	WebSocketRefusal string `yaml:"websocketRefusal" reload:"yes" one:"answer close"`
 	// Timeouts bound the waits of a call.
@@ -92,7 +94,6 @@ type Sidecar struct {
 	EgressRules   []rules.Egress  `yaml:"-"`
 	Denied        *match.Denied   `yaml:"-"`
 	UpstreamHosts []upstream.Host `yaml:"-"`
-	Proxy         *upstream.Proxy `yaml:"-"` // nil without upstreamProxy
 	Warnings      []Warning       `yaml:"-"` // do not stop the process
 }
 
@@ -228,7 +229,9 @@ type Action struct {
 	// covers no headers, though they can change what a post does. [] allows only common ones. Default: all.
 	Headers []string `yaml:"headers"`
 	// Credential replaces the agent's own credential.
-	Credential *Credential `yaml:"credential"`
+	Credential *secrets.Credential `yaml:"credential"`
+	// ClientCertificate authenticates the mediator by mutual TLS.
+	ClientCertificate *secrets.ClientCertificate `yaml:"clientCertificate"`
 	// Sign signs requests (Web Bot Auth): none, web-bot-auth, or web-bot-auth-legacy for verifiers of earlier drafts.
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
 	// Via overrides upstreamProxy.noProxy: direct or proxy.
@@ -260,7 +263,9 @@ type Egress struct {
 	// Match selects the calls.
 	Match Match `yaml:"match" need:"yes"`
 	// Credential replaces the agent's own credential, which passes by default.
-	Credential *Credential `yaml:"credential"`
+	Credential *secrets.Credential `yaml:"credential"`
+	// ClientCertificate is as in an action.
+	ClientCertificate *secrets.ClientCertificate `yaml:"clientCertificate"`
 	// Sign is as in an action.
 	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
 	// Via is as in an action.
@@ -282,6 +287,14 @@ type Egress struct {
 	// WebSocket allows WebSockets too; `methods` must include GET. Messages are not inspected: an agent can post in them.
 	// A WebSocket ends with its session, or after five minutes without traffic.
 	WebSocket bool `yaml:"websocket"`
+}
+
+// Generate says which models agents can ask the mediator for.
+type Generate struct {
+	// Models are the offered models; two rules cannot offer the same one. The first rule's first model is the default.
+	Models []string `yaml:"models" need:"yes"`
+	// MaxTokens is the most tokens that an agent may request, and the number it gets by default. Default 1024.
+	MaxTokens int `yaml:"maxTokens"`
 }
 
 // Upstream holds the settings of one host that differ from the defaults.

@@ -1,8 +1,6 @@
 package config
 
 import (
-	"reflect"
-
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/translog"
 )
@@ -31,7 +29,8 @@ type TransparencyLog struct {
 	Accepts    *translog.Policy `yaml:"-"`
 }
 
-func (t *TransparencyLog) check(key string, f *findings) {
+// Check implements [fields.Checker].
+func (t *TransparencyLog) Check(key string, f *findings) {
 	if t.Origin != "" {
 		if _, err := translog.NewKey(t.Origin, make([]byte, 32), nil); err != nil {
 			f.Add(key+".origin", "%v", err)
@@ -64,7 +63,7 @@ func LoadTransparencyLog(path string) (*Sidecar, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.checkValue("custody", reflect.ValueOf(&c.Custody).Elem())
+	f.Check("custody", &c.Custody)
 	switch t := c.TransparencyLog; {
 	case t == nil:
 		f.Add("transparencyLog", "is required: without it, the sidecar keeps no log")
@@ -74,5 +73,5 @@ func LoadTransparencyLog(path string) (*Sidecar, error) {
 	if c.State == "" {
 		f.Add("state", "is required")
 	}
-	return c, f.err()
+	return c, f.Err()
 }

@@ -1,14 +1,11 @@
 package config
 
 import (
-	"crypto/x509"
 	"fmt"
-	"net/netip"
-	"net/url"
 	"strings"
 
+	"github.com/actionproof/mediator/internal/config/remote"
 	"github.com/actionproof/mediator/internal/files"
-	"github.com/actionproof/mediator/proxy/forward"
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
@@ -43,39 +40,19 @@ type ListedServer struct {
 // verification reports this.
 type XRay struct {
 	// Orchestrate has the tool orchestrate-task.
-	Orchestrate *XRayServer `yaml:"orchestrate"`
+	Orchestrate *remote.XRayServer `yaml:"orchestrate"`
 	// Govern has the tool govern_proposals, which can reject an agent or shorten its verification.
-	Govern *XRayServer `yaml:"govern"`
+	Govern *remote.XRayServer `yaml:"govern"`
 	// Enforce has the tool codex-enforcement, which scores the agent's reasoning.
-	Enforce *XRayServer `yaml:"enforce"`
+	Enforce *remote.XRayServer `yaml:"enforce"`
 }
 
-// XRayServer is one server of the xray bridge.
-type XRayServer struct {
-	// URL is the server's https URL; http is allowed at a loopback address.
-	URL string `yaml:"url" need:"yes"`
-	// CA is a PEM file of authorities for the server's certificate, besides the system's.
-	CA string `yaml:"ca" is:"path"`
-	// TokenFile holds the server's token.
-	TokenFile string `yaml:"tokenFile" is:"path"`
-	// Header carries the bare token. Default: Authorization, with the prefix Bearer.
-	Header string `yaml:"header"`
-
-	// RootCAs are the authorities of CA and of the system; nil means the system's alone.
-	RootCAs *x509.CertPool `yaml:"-"`
-	// Token is the content of TokenFile.
-	Token string `yaml:"-" of:"tokenFile"`
-}
-
-const (
-	maxListed    = 256 // servers that one answer names
-	minXRayToken = 8   // bytes
-)
+const maxListed = 256 // servers that one answer names
 
 // Configured returns the servers that are configured, by the names of their gates.
-func (x XRay) Configured() map[string]*XRayServer {
-	servers := make(map[string]*XRayServer)
-	for gate, s := range map[string]*XRayServer{
+func (x XRay) Configured() map[string]*remote.XRayServer {
+	servers := make(map[string]*remote.XRayServer)
+	for gate, s := range map[string]*remote.XRayServer{
 		verification.GateOrchestrate: x.Orchestrate, verification.GateGovern: x.Govern, verification.GateEnforce: x.Enforce,
 	} {
 		if s != nil {
@@ -85,7 +62,8 @@ func (x XRay) Configured() map[string]*XRayServer {
 	return servers
 }
 
-func (v *Verification) check(key string, f *findings) {
+// Check implements [fields.Checker].
+func (v *Verification) Check(key string, f *findings) {
 	if v.Tasks != "" {
 		raw, err := files.Read(v.Tasks)
 		if err == nil {
@@ -103,37 +81,4 @@ func (v *Verification) check(key string, f *findings) {
 	if len(v.Servers) > maxListed {
 		f.Add(key+".servers", "there are %d; at most %d are allowed", len(v.Servers), maxListed)
 	}
-}
-
-func (s *XRayServer) check(key string, f *findings) {
-	if s.URL != "" {
-		u, err := url.Parse(s.URL)
-		bad := err != nil || u.Host == "" || u.User != nil ||
-			u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname()))
-		switch {
-		case bad && strings.Contains(s.URL, "@"): // the text before the @ can be a password
-			f.Add(key+".url", "is no https URL, or names a user: leave the user out, and put a token in tokenFile")
-		case bad:
-			f.Add(key+".url", "%q is no https URL: plain text could be changed on the way", s.URL)
-		}
-	}
-	if s.CA != "" {
-		s.RootCAs = readCA(key+".ca", s.CA, f)
-	}
-	if s.Header != "" {
-		if err := forward.CheckCredentialHeader(s.Header); err != nil {
-			f.Add(key+".header", "%v", err)
-		}
-		if s.TokenFile == "" {
-			f.Add(key+".header", "has no meaning without a tokenFile")
-		}
-	}
-	if s.TokenFile != "" {
-		s.Token = readSecret(key+".tokenFile", s.TokenFile, minXRayToken, f)
-	}
-}
-
-func isLoopback(host string) bool {
-	a, err := netip.ParseAddr(host)
-	return err == nil && a.IsLoopback()
 }

@@ -53,7 +53,7 @@ func isPlain(e rules.Egress) bool {
 }
 
 // shadows returns the name of another plain egress rule that allows every call of the rule with this index, with the
-// same credential and way. It judges one call of the rule's own pattern, with names that no other rule has.
+// same credential, client certificate and way. It judges one call of the rule's own pattern, with names that no other rule has.
 func (c *Sidecar) shadows(i int) string {
 	e := c.EgressRules[i]
 	if !isPlain(e) {
@@ -62,7 +62,8 @@ func (c *Sidecar) shadows(i int) string {
 	var others []rules.Egress
 	for at, o := range c.EgressRules {
 		if at != i && isPlain(o) && o.Match.Port == e.Match.Port && match.CoversHost(o.Match.Host, e.Match.Host) &&
-			reflect.DeepEqual(c.Egress[at].Credential, c.Egress[i].Credential) && o.Via == e.Via {
+			reflect.DeepEqual(c.Egress[at].Credential, c.Egress[i].Credential) &&
+			reflect.DeepEqual(c.Egress[at].ClientCertificate, c.Egress[i].ClientCertificate) && o.Via == e.Via {
 			others = append(others, o)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/strict"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -40,13 +41,13 @@ func TestWideRules(t *testing.T) {
 				Match: Match{URL: words[i+1], Methods: strings.Split(words[i], ",")}})
 		}
 		if len(words)%2 == 1 {
-			c.Egress[1].Credential = &Credential{File: "x"}
+			c.Egress[1].Credential = &secrets.Credential{File: "x"}
 		}
 		for i, e := range c.Egress {
 			e.Credential = nil
 			c.addEgress(fmt.Sprint(i), e, f)
 		}
-		check.Must(t, f.err())
+		check.Must(t, f.Err())
 		var got []string
 		for _, w := range c.judgeRules(time.Now()) {
 			got = append(got, strings.NewReplacer("rule_", "", "egress[", "", "].match", "", "]", "").Replace(w.Code+" "+w.Key))

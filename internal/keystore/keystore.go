@@ -1,5 +1,5 @@
 // Package keystore opens the custody that a configuration names, and the signing keys in it. Processes and the commands
-// for root keys share it; package config itself opens nothing.
+// for root keys share it; the packages of configurations open nothing.
 package keystore
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/files"
 )
 
@@ -31,7 +31,7 @@ type Store interface {
 }
 
 // Open opens the custody that c names.
-func Open(c config.Custody, log *zap.Logger) (Store, error) {
+func Open(c secrets.Custody, log *zap.Logger) (Store, error) {
 	switch {
 	case c.Vault != nil:
 		return openVault(c.Vault, log)
@@ -69,7 +69,7 @@ func (memoryStore) Close() error                            { return nil }
 
 type pkcs11Store struct{ *pkcs11.Token }
 
-func openToken(c *config.PKCS11) (Store, error) {
+func openToken(c *secrets.PKCS11) (Store, error) {
 	pin, err := files.ReadSecret(c.PINFile, 1)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (t pkcs11Store) Key(_, name string) (custody.Key, error) { return t.Token.K
 func (pkcs11Store) Open(context.Context) error                { return nil }
 
 type vaultStore struct {
-	c      *config.Vault
+	c      *secrets.Vault
 	server *vault.Server
 	log    *zap.Logger
 	closed []interface { // not open yet
@@ -93,7 +93,7 @@ type vaultStore struct {
 	}
 }
 
-func openVault(c *config.Vault, log *zap.Logger) (Store, error) {
+func openVault(c *secrets.Vault, log *zap.Logger) (Store, error) {
 	server, err := vault.NewServer(
 		vault.Options{Address: c.Address, CAFile: c.CA, Mount: c.Transit, Log: log,
 			Now: time.Now})
@@ -147,7 +147,7 @@ func Health(s Store) (h vault.Health, ok bool) {
 	return v.server.Health(), true
 }
 
-func login(all config.VaultAuth, role string) vault.Auth {
+func login(all secrets.VaultAuth, role string) vault.Auth {
 	switch a := all.For(role); {
 	case a.AppRole != nil:
 		return &vault.AppRole{
@@ -166,7 +166,7 @@ func login(all config.VaultAuth, role string) vault.Auth {
 func names(of func(role string) string) (all []string) {
 	for _, role := range slices.Concat(evidence.RolePurposes(evidence.RoleSidecar),
 		evidence.RolePurposes(evidence.RoleTrigger), evidence.RolePurposes(evidence.RoleControl),
-		evidence.RolePurposes(evidence.RoleNode), config.RootPurposes) {
+		evidence.RolePurposes(evidence.RoleNode), secrets.RootPurposes) {
 		if name := of(role); name != "" && !slices.Contains(all, name) {
 			all = append(all, name)
 		}

@@ -3,6 +3,7 @@
 //	credential.go  a rule's credential, and its use in one call
 //	header.go, basic.go, query.go, cookie.go, aws.go  the forms
 //	file.go, vault.go, oauth.go, google.go  the sources
+//	certificate.go a rule's client certificate, and its sources
 //	renewed.go     what the sources of temporary tokens share
 package credential
 
@@ -28,6 +29,7 @@ type Value struct {
 	ID, Version string
 	Secret      string
 	Session     string    // the session token of a temporary key; empty for others
+	Certificate string    // of a key, then those that lead to an authority, in PEM; empty for others
 	Read        time.Time // when the source got it
 	End         time.Time // when the secret ends; zero if unknown
 }
@@ -145,6 +147,18 @@ func (c *Credential) Stats() Stats {
 	if last := c.last.Load(); last != nil {
 		s.End, s.Read = last.value.End, last.value.Read
 	}
+	return s
+}
+
+// With returns the figures of a rule that also has what o is about: the earlier times, and all failures.
+func (s Stats) With(o Stats) Stats {
+	if s.End.IsZero() || !o.End.IsZero() && o.End.Before(s.End) {
+		s.End = o.End
+	}
+	if s.Read.IsZero() || !o.Read.IsZero() && o.Read.Before(s.Read) {
+		s.Read = o.Read
+	}
+	s.Failures += o.Failures
 	return s
 }
 

@@ -20,11 +20,12 @@ const (
 	renewalPause = 10 * time.Second
 )
 
-// renewed is a value that a server makes for some time. It is renewed when it is used in the last tenth of its life, so
+// renewed is a value that a server makes for some time. It is renewed when it is used in the last part of its life, so
 // an idle process renews nothing. If that fails, it is used to its end.
 type renewed struct {
 	fetch  func(context.Context) (Value, error)
 	now    func() time.Time
+	part   time.Duration // of a life: 10 is its last tenth
 	flight singleflight.Group
 
 	mu    sync.Mutex // guards the fields below
@@ -36,7 +37,7 @@ type renewed struct {
 
 // Renewed is the source of values that fetch makes, one at a time. fetch's errors must have a code and hold no secret.
 func Renewed(now func() time.Time, fetch func(context.Context) (Value, error)) Source {
-	return &renewed{fetch: fetch, now: now}
+	return &renewed{fetch: fetch, now: now, part: 10}
 }
 
 func (r *renewed) Current(ctx context.Context) (Value, error) {
@@ -96,7 +97,7 @@ func (r *renewed) keep(v Value, err error) (Value, error) {
 	}
 	v.Read, r.until = now, now.Add(unknownLife)
 	if !v.End.IsZero() {
-		r.until = v.End.Add(-v.End.Sub(now) / 10)
+		r.until = v.End.Add(-v.End.Sub(now) / r.part)
 	}
 	r.value = v
 	return v, nil

@@ -40,6 +40,8 @@ type Action struct {
 	Headers []string
 	// Credential replaces the agent's own; nil injects none.
 	Credential *credential.Credential
+	// Certificate authenticates its calls by mutual TLS, those to the API's gate included; nil for none.
+	Certificate *credential.Certificate
 	// Sign signs what is sent; nil signs none.
 	Sign *botauth.Signer
 	// MCP names an MCP server's tools, GraphQL names mutations; both nil if the action ignores messages.
@@ -59,12 +61,13 @@ type Action struct {
 // Egress is a rule for calls that are not posts: reads, and writes that it names. They need a session and leave a
 // record, but no evidence.
 type Egress struct {
-	Name       string
-	Purpose    match.Purpose
-	Match      match.Match
-	Credential *credential.Credential
-	Sign       *botauth.Signer // as an Action's
-	Via        upstream.Via    // as an Action's
+	Name        string
+	Purpose     match.Purpose
+	Match       match.Match
+	Credential  *credential.Credential
+	Certificate *credential.Certificate // as an Action's
+	Sign        *botauth.Signer         // as an Action's
+	Via         upstream.Via            // as an Action's
 	// WebSocket also allows WebSocket handshakes. Their traffic is not inspected.
 	WebSocket bool
 	// MCP names messages to an MCP server, GraphQL names queries; both nil if the rule ignores messages.

@@ -58,6 +58,8 @@ func (d *tlsDialer) dial(ctx context.Context, network, address string) (net.Conn
 	}
 	config := d.configs[i].Clone()
 	config.ServerName = host
+	client := clientOf(ctx)
+	asked := client.present(config)
 	handshake, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	secure := tls.Client(conn, config)
@@ -66,7 +68,11 @@ func (d *tlsDialer) dial(ctx context.Context, network, address string) (net.Conn
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, handshakeFailure(host, err)
+		return nil, client.explain(host, handshakeFailure(host, err))
+	}
+	if !asked() {
+		_ = conn.Close()
+		return nil, client.refused(host, "it asked for none in the TLS handshake", nil)
 	}
 	return secure, nil
 }

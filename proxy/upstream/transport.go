@@ -3,6 +3,7 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"maps"
@@ -48,8 +49,8 @@ const maxResponseHeader, fieldOverhead = 64 << 10, 32
 // Transport sends requests to upstreams. It follows no redirects and decompresses nothing. It repeats a
 // request of which a byte may have gone out only if it is a bodyless GET, HEAD, OPTIONS or TRACE without
 // Idempotency-Key. No request shares a connection where it could be read as part of another's or use another's
-// authentication, see alone; nor do those of two parties, see [WithParty]. Its errors have codes, see Classify. It is
-// safe for concurrent use.
+// authentication, see alone; nor do those of two parties, see [WithParty], or of two client certificates, see
+// [WithClient]. Its errors have codes, see Classify. It is safe for concurrent use.
 type Transport struct {
 	// single opens a connection for each request.
 	single    *http.Transport
@@ -59,18 +60,24 @@ type Transport struct {
 	open      share.Pool // connections, by party
 
 	mu     sync.Mutex // guards shared
-	shared map[pool]*http.Transport
+	shared map[pool]pooled
 }
 
-// pool is a set of connections that requests of one party share if they must go the same way.
+// pool is a set of connections that requests of one party share if they must go the same way and authenticate alike.
 type pool struct {
-	party string
-	via   Via
+	party  string
+	via    Via
+	client string // name of the [Client]
+}
+
+type pooled struct {
+	*http.Transport
+	certificate *tls.Certificate // of the client
 }
 
 // NewTransport makes a transport without connections.
 func NewTransport(o Options) *Transport {
-	t := &Transport{dialer: &o.Dialer, most: int64(cmp.Or(o.Connections, 2048)), shared: make(map[pool]*http.Transport)}
+	t := &Transport{dialer: &o.Dialer, most: int64(cmp.Or(o.Connections, 2048)), shared: make(map[pool]pooled)}
 	both := newTLSDialer(&o, t.connect, "h2", "http/1.1")
 	t.newShared = func() *http.Transport { return withHTTP2(t.newHTTP(&o, both)) }
 	t.single = t.newHTTP(&o, newTLSDialer(&o, t.connect, "http/1.1"))
@@ -132,26 +139,30 @@ func WithParty(ctx context.Context, name string, life context.Context) context.C
 
 func (t *Transport) of(ctx context.Context) *http.Transport {
 	p, named := ctx.Value(partyKey{}).(party)
+	client := clientOf(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	of := pool{p.name, viaOf(ctx)}
-	via := t.shared[of]
-	if via == nil {
-		via = t.newShared()
-		t.shared[of] = via
-		if named {
-			context.AfterFunc(p.life, func() { t.drop(of) })
-		}
+	of := pool{p.name, viaOf(ctx), client.Name}
+	old, known := t.shared[of]
+	if known && old.certificate == client.Certificate {
+		return old.Transport
+	}
+	via := t.newShared()
+	t.shared[of] = pooled{via, client.Certificate}
+	if known { // the certificate was renewed
+		go old.CloseIdleConnections() // those in use end soon after their requests: see IdleConnTimeout
+	} else if named {
+		context.AfterFunc(p.life, func() { t.drop(of) })
 	}
 	return via
 }
 
 func (t *Transport) drop(of pool) {
 	t.mu.Lock()
-	via := t.shared[of]
+	via, known := t.shared[of]
 	delete(t.shared, of)
 	t.mu.Unlock() // closing may take time
-	if via != nil {
+	if known {
 		via.CloseIdleConnections()
 	}
 }
@@ -232,10 +243,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !alone(r) {
 		via = t.of(r.Context())
 	}
-	r = r.WithContext(context.WithValue(r.Context(), callKey{}, &dialling{call: r.Context()}))
+	ctx, explain := clientOf(r.Context()).watch(r.Context(), r.URL.Hostname())
+	r = r.WithContext(context.WithValue(ctx, callKey{}, &dialling{call: r.Context()}))
 	resp, err := via.RoundTrip(r)
 	if err != nil {
-		return nil, Classify(err)
+		return nil, Classify(explain(err))
 	}
 	return CheckAnswer(r, resp)
 }
@@ -325,7 +337,7 @@ func (t *Transport) CloseIdleConnections() {
 	t.mu.Lock()
 	all := slices.Collect(maps.Values(t.shared))
 	t.mu.Unlock() // closing may take time
-	for _, via := range append(all, t.single) {
+	for _, via := range append(all, pooled{Transport: t.single}) {
 		via.CloseIdleConnections()
 	}
 }
@@ -340,7 +352,7 @@ type upstreamError struct {
 func (e upstreamError) Unwrap() []error { return []error{e.Refusal, e.cause} }
 
 // Classify gives an error of a transport or body its code, unless it has one. After upstream_timeout, upstream_lost and
-// client_gone the request may have arrived; after all others nothing was sent.
+// client_gone the request may have arrived; after all others nothing was sent, or the upstream read none of it.
 func Classify(err error) error {
 	var refused *refusal.Refusal
 	var timeout net.Error

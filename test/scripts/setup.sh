@@ -66,7 +66,7 @@ modules test/e2e/testdata/helia                    # reads exports as a node of 
 modules test/e2e/agents/testdata --omit=optional   # a few published agents; test/scripts/agents.sh installs all
 modules packages/typescript                        # what it is built and tested with; it has no dependencies itself
 
-# A real Vault server, which the tests of Vault custody start, and two of its plugins: see test/vaultserver/README.md.
+# A real Vault server, which the tests of Vault custody start, and four of its plugins: see test/vaultserver/README.md.
 # The receiver of the OpenTelemetry collector: test/collector/README.md.
 build() { # NAME MODULE PACKAGE
 	if [ ! -x "bin/$1" ] || [ "test/$2/go.sum" -nt "bin/$1" ]; then
@@ -79,3 +79,6 @@ build vault vaultserver .
 for plugin in vault-plugin-auth-kubernetes vault-plugin-secrets-terraform; do
 	build "$plugin" vaultserver "github.com/hashicorp/$plugin/cmd/$plugin"
 done
+build vault-plugin-secrets-aws vaultserver github.com/hashicorp/vault/builtin/logical/aws/cmd/aws
+build vault-plugin-database-postgresql vaultserver \
+	github.com/hashicorp/vault/plugins/database/postgresql/postgresql-database-plugin

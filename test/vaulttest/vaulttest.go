@@ -319,6 +319,18 @@ func (s *Server) Terraform(t testing.TB) {
 	s.plugin(t, "secret/terraform", "vault-plugin-secrets-terraform")
 }
 
+// Postgres registers the plugin by which the database engine makes users of PostgreSQL.
+func (s *Server) Postgres(t testing.TB) {
+	t.Helper()
+	s.plugin(t, "database/postgresql-database-plugin", "vault-plugin-database-postgresql")
+}
+
+// AWS registers the plugin of the AWS engine, which makes access keys.
+func (s *Server) AWS(t testing.TB) {
+	t.Helper()
+	s.plugin(t, "secret/aws", "vault-plugin-secrets-aws")
+}
+
 func (s *Server) plugin(t testing.TB, as, name string) {
 	t.Helper()
 	path, err := Binary()

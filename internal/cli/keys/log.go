@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/internal/process/sidecar"
 )
@@ -36,7 +37,7 @@ that may read the key instead. With custody in memory it makes the key, unless t
 				return err
 			}
 			if v := configured.Custody.Vault; v != nil && tokenFile != "" {
-				v.Auth = config.VaultAuth{TokenFile: tokenFile}
+				v.Auth = secrets.VaultAuth{TokenFile: tokenFile}
 			}
 			keys, err := logKeys(c.Context(), configured)
 			if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 )
@@ -75,7 +75,7 @@ func pinRoot(c *cobra.Command, asJSON bool, held, path string) error {
 	if filepath.Ext(held) != ".yaml" {
 		return cli.Usagef("--root-key takes a .yaml file that names a key in Vault or in a token")
 	}
-	key, err := keyring.OpenRootKey(c.Context(), held, c.ErrOrStderr(), config.RootPurposes...)
+	key, err := keyring.OpenRootKey(c.Context(), held, c.ErrOrStderr(), secrets.RootPurposes...)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/remote"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation"
@@ -59,7 +60,7 @@ func openVerifier(ctx context.Context, c *config.Reputation, sign verification.S
 }
 
 func bridge(x config.XRay, log *zap.Logger) *xray.Bridge {
-	server := func(s *config.XRayServer) xray.Server {
+	server := func(s *remote.XRayServer) xray.Server {
 		if s == nil {
 			return xray.Server{}
 		}

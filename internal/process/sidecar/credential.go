@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/proxy/credential"
 )
@@ -26,13 +28,16 @@ type credentials struct {
 	// tokens are the sources of tokens, by their configuration. Rules can share one, and a reload keeps it: a refresh
 	// token is used once.
 	tokens map[string]credential.Source
+	// secrets are those in Vault, by path and version. Rules can share one, and a reload keeps one with a lease.
+	secrets map[string]*vault.Secret
+	// certificates are the client certificates, by rule.
+	certificates map[string]*credential.Certificate
 }
 
 // makeCredentials makes the credentials of the rules.
 func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
 	all := credentials{make(map[string]*credential.Credential), make(map[string]credential.Source),
-		make(map[string]credential.Source)}
-	shared := make(map[string]*vault.Secret) // rules can name the same secret
+		make(map[string]credential.Source), make(map[string]*vault.Secret), make(map[string]*credential.Certificate)}
 	for rule, r := range c.Credentials() {
 		form, err := r.Form()
 		if err != nil {
@@ -47,7 +52,7 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
 		case r.Google != nil:
 			source = p.token(all, *r.Google, func() credential.Source { return credential.Google(r.Google.Options(p)) })
 		case r.Vault != nil:
-			source, err = p.inVault(rule, r, shared)
+			source, err = p.inVault(all, rule, r)
 			all.inVault["the credential of the rule "+rule+" in Vault"] = source
 		default:
 			source, err = credential.File(r.File, r.Parse())
@@ -58,6 +63,20 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
 		if all.byRule[rule], err = credential.New(source, form); err != nil {
 			return all, err
 		}
+	}
+	for rule, r := range c.Certificates() {
+		certificate, key := r.Files()
+		source := credential.CertificateFiles(certificate, key, time.Now)
+		if r.Vault != nil {
+			if err := p.openSecrets(); err != nil {
+				return all, err
+			}
+			source = p.token(all, *r.Vault, func() credential.Source {
+				return credential.VaultCertificate(p.secrets, r.Vault.Path, r.Vault.CommonName, time.Now)
+			})
+			all.inVault["the client certificate of the rule "+rule+" in Vault"] = source
+		}
+		all.certificates[rule] = credential.NewCertificate(rule, source, time.Now)
 	}
 	return all, nil
 }
@@ -82,19 +101,29 @@ func (p *sidecar) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.transport.Load().RoundTrip(r)
 }
 
-func (p *sidecar) inVault(rule string, r *config.Credential, shared map[string]*vault.Secret) (
-	credential.Source, error) {
+// openSecrets opens Vault for credentials.
+func (p *sidecar) openSecrets() (err error) {
 	if p.secrets == nil {
-		var err error
-		if p.secrets, err = keystore.Secrets(p.Keys, credentialRole); err != nil {
-			return nil, err
-		}
+		p.secrets, err = keystore.Secrets(p.Keys, credentialRole)
+	}
+	return err
+}
+
+func (p *sidecar) inVault(all credentials, rule string, r *secrets.Credential) (credential.Source, error) {
+	if err := p.openSecrets(); err != nil {
+		return nil, err
 	}
 	path := strings.ReplaceAll(r.Vault.Path, "{rule}", rule)
-	if shared[path] == nil {
-		shared[path] = p.secrets.Secret(path)
+	key := fmt.Sprintf("%s version %d", path, r.Vault.Version)
+	if all.secrets[key] == nil && p.current != nil {
+		if old := p.current.credentials.secrets[key]; old != nil && old.Leased() {
+			all.secrets[key] = old
+		}
 	}
-	return credential.Vault(shared[path], r.Vault.Fields(r)), nil
+	if all.secrets[key] == nil {
+		all.secrets[key] = p.secrets.Secret(path, r.Vault.Version)
+	}
+	return credential.Vault(all.secrets[key], r.Vault.Fields(r)), nil
 }
 
 // read reads each credential in Vault once. With mayWait it waits until Vault gives them.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/actionproof/mediator/internal/auditexport"
-	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/remote"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/flood"
 )
@@ -25,7 +25,7 @@ func (p *sidecar) addExporter() error {
 }
 
 // export makes the exporter write where the configuration says. A reload neither adds nor removes the exporter.
-func (p *sidecar) export(c *config.AuditExport) {
+func (p *sidecar) export(c *remote.AuditExport) {
 	if p.exporter == nil {
 		return
 	}

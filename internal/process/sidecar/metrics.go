@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/actionproof/mediator/proxy/credential"
 )
 
 func (p *sidecar) registerMetrics() {
@@ -29,11 +31,11 @@ func (p *sidecar) registerMetrics() {
 var (
 	byRule          = []string{"rule"}
 	credentialUntil = prometheus.NewDesc("mediator_credential_until_seconds",
-		"When the credential of a rule ends, if that is known, in Unix seconds.", byRule, nil)
+		"When the credential or client certificate of a rule ends, if that is known, in Unix seconds.", byRule, nil)
 	credentialRead = prometheus.NewDesc("mediator_credential_read_seconds",
-		"When the credential of a rule was last read or renewed, in Unix seconds.", byRule, nil)
+		"When the credential or client certificate of a rule was last read or renewed, in Unix seconds.", byRule, nil)
 	credentialFailures = prometheus.NewDesc("mediator_credential_failures_total",
-		"Calls of a rule that were refused because its credential could not be had.", byRule, nil)
+		"Calls of a rule that were refused because its credential or client certificate could not be had.", byRule, nil)
 )
 
 // credentialMetrics are the figures of the present configuration's credentials. A credential is renewed when it is
@@ -53,8 +55,14 @@ func (m credentialMetrics) Collect(to chan<- prometheus.Metric) {
 	if now == nil {
 		return
 	}
+	all := make(map[string]credential.Stats)
 	for rule, c := range now.byRule {
-		stats := c.Stats()
+		all[rule] = c.Stats()
+	}
+	for rule, c := range now.certificates {
+		all[rule] = all[rule].With(c.Stats())
+	}
+	for rule, stats := range all {
 		for desc, at := range map[*prometheus.Desc]time.Time{credentialUntil: stats.End, credentialRead: stats.Read} {
 			if !at.IsZero() {
 				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(at.Unix()), rule)

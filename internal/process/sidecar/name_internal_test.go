@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/test/check"
@@ -13,8 +14,8 @@ import (
 
 func TestNameOfTheRuntime(t *testing.T) {
 	authority, tcp := tlstest.New(t), config.Peer{TCP: "control:8445"}
-	memory, vault := config.Process{Custody: config.Custody{Type: "memory"}},
-		config.Process{Custody: config.Custody{Type: "vault"}}
+	memory, vault := config.Process{Custody: secrets.Custody{Type: "memory"}},
+		config.Process{Custody: secrets.Custody{Type: "vault"}}
 	for name, tt := range map[string]struct {
 		id                 string // empty for no certificate
 		c                  config.Sidecar

@@ -57,7 +57,7 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 		}
 	}
 	if u := c.UpstreamProxy; u != nil {
-		p.Connect = append(p.Connect, daemon.Port(c.Proxy.Port))
+		p.Connect = append(p.Connect, daemon.Port(u.Proxy.Port))
 		p.Public, p.Secret = append(p.Public, u.CA), append(p.Secret, u.CredentialFile)
 	}
 	for _, u := range c.Upstreams {
@@ -75,6 +75,10 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 	for _, r := range c.Credentials() {
 		files, urls := r.Uses()
 		p.Secret, p.Connect = append(p.Secret, files...), append(p.Connect, urls...)
+	}
+	for _, r := range c.Certificates() {
+		certificate, key := r.Files()
+		p.Secret = append(p.Secret, certificate, key)
 	}
 	if usesVault(c) {
 		p.Secret = append(p.Secret, c.Custody.SecretFiles(credentialRole)...)
@@ -130,6 +134,11 @@ func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
 
 func usesVault(c *config.Sidecar) bool {
 	for _, r := range c.Credentials() {
+		if r.Vault != nil {
+			return true
+		}
+	}
+	for _, r := range c.Certificates() {
 		if r.Vault != nil {
 			return true
 		}

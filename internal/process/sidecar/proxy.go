@@ -23,10 +23,10 @@ const probeTimeout = 5 * time.Second
 
 // upstreamProxy returns the upstream proxy of a configuration with its metric; nil for none.
 func (p *sidecar) upstreamProxy(c *config.Sidecar) *upstream.Proxy {
-	if c.Proxy == nil {
+	if c.UpstreamProxy == nil {
 		return nil
 	}
-	with := *c.Proxy
+	with := *c.UpstreamProxy.Proxy
 	with.Tried = func(code string) { p.proxied.WithLabelValues(code).Inc() }
 	return &with
 }
@@ -50,9 +50,9 @@ func (a above) check(ctx context.Context) error {
 
 // posts is check if all posts take the proxy.
 func (a above) posts(ctx context.Context) error {
-	proxy := a.config.Proxy
-	if proxy == nil || slices.ContainsFunc(a.config.ActionRules, func(r rules.Action) bool {
-		return !proxy.Carries(r.Via, r.Match.Host, r.Match.Port)
+	above := a.config.UpstreamProxy
+	if above == nil || slices.ContainsFunc(a.config.ActionRules, func(r rules.Action) bool {
+		return !above.Proxy.Carries(r.Via, r.Match.Host, r.Match.Port)
 	}) {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (a above) posts(ctx context.Context) error {
 
 // UpstreamProxy implements [admin.Deployment].
 func (d *deployment) UpstreamProxy(ctx context.Context) *admin.UpstreamProxy {
-	if d.above.config.Proxy == nil {
+	if d.above.config.UpstreamProxy == nil {
 		return nil
 	}
 	shown := &admin.UpstreamProxy{URL: d.above.config.UpstreamProxy.URL}

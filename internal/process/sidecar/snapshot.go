@@ -201,6 +201,7 @@ func (p *sidecar) rules(s *snapshot) (*rules.Rules, error) {
 	for i := range actions {
 		a := &actions[i]
 		a.Credential, a.Gate, a.Sign = s.credentials.byRule[a.Name], own, p.signers[c.Actions[i].Sign]
+		a.Certificate = s.credentials.certificates[a.Name]
 		api := c.Actions[i].API
 		if api == nil {
 			continue
@@ -216,6 +217,7 @@ func (p *sidecar) rules(s *snapshot) (*rules.Rules, error) {
 	}
 	for i := range egress {
 		egress[i].Credential, egress[i].Sign = s.credentials.byRule[egress[i].Name], p.signers[c.Egress[i].Sign]
+		egress[i].Certificate = s.credentials.certificates[egress[i].Name]
 	}
 	return rules.New(actions, egress, s.Config.Denied)
 }

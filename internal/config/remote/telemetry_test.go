@@ -1,4 +1,4 @@
-package config
+package remote
 
 import (
 	"os"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/config/fields"
+	"github.com/actionproof/mediator/internal/strict"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -22,23 +24,23 @@ func TestCollector(t *testing.T) {
 	}{
 		"https":               {Collector{Endpoint: "https://collector.example.com:4318", HeadersFile: in("good")}, ""},
 		"loopback":            {Collector{Endpoint: "http://[::1]:4318/base"}, ""},
-		"clear text":          {Collector{Endpoint: "http://collector:4318"}, "must begin with https"},
-		"clear text by name":  {Collector{Endpoint: "http://localhost:4318"}, "must begin with https"},
-		"no host":             {Collector{Endpoint: "https:///v1"}, "is no URL"},
-		"a password":          {Collector{Endpoint: "https://user:hidden@collector"}, "is no URL"},
-		"a query":             {Collector{Endpoint: "https://collector/?key=hidden"}, "is no URL"},
+		"clear text":          {Collector{Endpoint: "http://collector:4318"}, "must be an https URL"},
+		"clear text by name":  {Collector{Endpoint: "http://localhost:4318"}, "must be an https URL"},
+		"no host":             {Collector{Endpoint: "https:///v1"}, "must be an https URL"},
+		"a password":          {Collector{Endpoint: "https://user:hidden@collector"}, "must not hold a user"},
+		"a query":             {Collector{Endpoint: "https://collector/?key=hidden"}, "must be an https URL"},
 		"no certificate":      {Collector{Endpoint: "https://collector", CA: in("no.pem")}, "holds no certificate"},
 		"no CA":               {Collector{Endpoint: "https://collector", CA: in("absent")}, "absent"},
 		"a malformed header":  {Collector{Endpoint: "https://collector", HeadersFile: in("bad")}, "one NAME: VALUE a line"},
 		"a forbidden letter":  {Collector{Endpoint: "https://collector", HeadersFile: in("injected")}, "one NAME: VALUE"},
 		"no file of headers":  {Collector{Endpoint: "https://collector", HeadersFile: in("absent")}, "absent"},
-		"another scheme":      {Collector{Endpoint: "grpc://collector:4317"}, "must begin with https"},
-		"a URL without a // ": {Collector{Endpoint: "collector:4318"}, "is no URL"},
+		"another scheme":      {Collector{Endpoint: "grpc://collector:4317"}, "must be an https URL"},
+		"a URL without a // ": {Collector{Endpoint: "collector:4318"}, "must be an https URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFindings(t)
-			test.c.check("tracing", f)
-			err := f.err()
+			test.c.Check("tracing", f)
+			err := f.Err()
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
@@ -60,21 +62,21 @@ func TestCollector(t *testing.T) {
 			a.OTLP = &Collector{Endpoint: "https://collector"}
 		}
 		f := newFindings(t)
-		a.check("auditExport", f)
-		check.WantEqual(t, f.err() != nil, fails)
+		a.Check("auditExport", f)
+		check.WantEqual(t, f.Err() != nil, fails)
 	}
 	for sample, fails := range map[float64]bool{-0.1: true, 0: false, 0.01: false, 1.1: true} {
 		s := Tracing{Collector: Collector{Endpoint: "https://collector"}, Sample: sample}
 		f := newFindings(t)
-		s.check("tracing", f)
-		check.WantEqual(t, f.err() != nil, fails)
+		s.Check("tracing", f)
+		check.WantEqual(t, f.Err() != nil, fails)
 		check.WantEqual(t, sample == 0 && s.Sample != 1, false)
 	}
 }
 
-func newFindings(t *testing.T) *findings {
+func newFindings(t *testing.T) *fields.Findings {
 	t.Helper()
-	f, err := decode(filepath.Join(t.TempDir(), "mediator.yaml"), []byte("{}"), new(Control))
+	f, err := strict.Read([]byte("{}"), new(struct{}), strict.Options{})
 	check.Must(t, err)
-	return f
+	return &fields.Findings{File: f}
 }

@@ -1,4 +1,6 @@
-package config
+// Package secrets has the sections of configurations that say where a process has its secrets: custody, which keeps its
+// signing keys, and the credentials of APIs.
+package secrets
 
 import (
 	"cmp"
@@ -6,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/echo"
-	"github.com/actionproof/mediator/proxy/generate"
 )
 
 // Credential is a secret that the mediator puts into calls. An answer that repeats it to the agent is cut off.
@@ -46,6 +48,7 @@ type Basic struct {
 	User string `yaml:"user"`
 }
 
+// VaultSecret is a secret in Vault.
 type VaultSecret struct {
 	// Path is the argument of vault read, such as kv/data/github (KV version 2) or github/token (a temporary secret).
 	// {rule} becomes the rule's name.
@@ -53,6 +56,8 @@ type VaultSecret struct {
 	// Field is the field with the secret. Required, except with `basic` (default: username and password) and `aws`
 	// (access_key, secret_key, perhaps security_token).
 	Field string `yaml:"field"`
+	// Version is the secret's version (KV version 2). Default: the latest.
+	Version int `yaml:"version"`
 }
 
 // AWS is what an access key signs for.
@@ -123,11 +128,8 @@ func (r *Credential) form() string {
 	return "header"
 }
 
-// checkCredential checks the credential of a rule, if it has one. It reads a secret in a file once.
-func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
-	if r == nil {
-		return
-	}
+// Check implements [fields.Checker]. It reads a secret in a file once.
+func (r *Credential) Check(key string, f *fields.Findings) {
 	if all, set := names(r.sources()); len(set) != 1 {
 		f.Add(key, "needs exactly one of %s", strings.Join(all, ", "))
 	}
@@ -143,9 +145,6 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	}
 	if r.Vault != nil {
 		r.Vault.checkFields(key+".vault", r, f)
-		if c.Custody.Vault == nil {
-			f.Add(key+".vault", "needs custody.type: vault")
-		}
 	}
 	if r.AWS != nil && (r.AWS.Service == "" || len(r.AWS.Regions) == 0) {
 		return // their tags have said so
@@ -160,9 +159,16 @@ func (c *Sidecar) checkCredential(key string, r *Credential, f *findings) {
 	}
 }
 
-func (r *Credential) checkFile(form credential.Form, f *findings) error {
-	secret, err := f.secret(r.File, 1)
-	if err != nil || f.noSecrets {
+// CheckForGate checks a credential for an API with a gate, which expects the access token in Authorization.
+func (r *Credential) CheckForGate(key string, f *fields.Findings) {
+	if r != nil && (r.form() != "header" || !strings.EqualFold(cmp.Or(r.Header, "Authorization"), "Authorization")) {
+		f.Add(key+"."+r.form(), "must be header Authorization: an API with a gate expects the access token there")
+	}
+}
+
+func (r *Credential) checkFile(form credential.Form, f *fields.Findings) error {
+	secret, err := f.Secret(r.File, 1)
+	if err != nil || f.NoSecrets {
 		return err
 	}
 	v := credential.Value{Secret: secret}
@@ -186,10 +192,12 @@ func (r *Credential) Parse() func(string) (credential.Value, error) {
 	return nil
 }
 
-func (v *VaultSecret) checkFields(key string, r *Credential, f *findings) {
+func (v *VaultSecret) checkFields(key string, r *Credential, f *fields.Findings) {
 	switch {
 	case v.Fields(r).Secret == "":
 		f.Add(key+".field", "is required")
+	case v.Version > 0 && !strings.Contains(v.Path, "/data/"):
+		f.Add(key+".version", "needs version 2 of the KV engine, whose paths have data/ after the mount")
 	case r.AWS != nil && v.Field != "":
 		f.Add(key+".field", "has no meaning with aws, which takes access_key, secret_key and security_token")
 	}
@@ -204,24 +212,4 @@ func (v *VaultSecret) Fields(r *Credential) credential.Fields {
 		return credential.Fields{ID: "username", Secret: "password"}
 	}
 	return credential.Fields{Secret: v.Field}
-}
-
-// Generate says which models agents can ask the mediator for.
-type Generate struct {
-	// Models are the offered models; two rules cannot offer the same one. The first rule's first model is the default.
-	Models []string `yaml:"models" need:"yes"`
-	// MaxTokens is the most tokens that an agent may request, and the number it gets by default. Default 1024.
-	MaxTokens int `yaml:"maxTokens"`
-}
-
-// parse returns the models that a rule offers; nil if it offers none. [rules.New] checks whether the rule can.
-func (g *Generate) parse(key string, f *findings) *generate.Rule {
-	if g == nil || len(g.Models) == 0 {
-		return nil
-	}
-	out := &generate.Rule{Models: g.Models, MaxTokens: cmp.Or(g.MaxTokens, 1024)}
-	if err := out.Check(); err != nil {
-		f.Add(key, "%v", err)
-	}
-	return out
 }

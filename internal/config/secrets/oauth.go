@@ -1,12 +1,12 @@
-package config
+package secrets
 
 import (
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/proxy/credential"
 )
 
@@ -53,22 +53,19 @@ type Google struct {
 	TokenURL string `yaml:"tokenURL"`
 }
 
-func (t *TokenEndpoint) check(key string, f *findings) {
-	checkTokenURL(key+".tokenURL", t.TokenURL, f)
+var tokenURLs = fields.URLs{What: "an https URL without a fragment, such as https://login.example.com/token"}
+
+// Check implements [fields.Checker].
+func (t *TokenEndpoint) Check(key string, f *fields.Findings) {
+	f.URL(key+".tokenURL", t.TokenURL, tokenURLs)
 	if t.ClientSecretFile != "" {
-		readSecret(key+".clientSecretFile", t.ClientSecretFile, 1, f)
+		f.ReadSecret(key+".clientSecretFile", t.ClientSecretFile, 1)
 	}
 }
 
-func checkTokenURL(key, text string, f *findings) {
-	u, err := url.Parse(text)
-	if text != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "") {
-		f.Add(key, "must be an https URL without a user or a fragment, such as https://login.example.com/token")
-	}
-}
-
-func (o *OAuth) check(key string, f *findings) {
-	o.TokenEndpoint.check(key, f)
+// Check implements [fields.Checker].
+func (o *OAuth) Check(key string, f *fields.Findings) {
+	o.TokenEndpoint.Check(key, f)
 	switch {
 	case o.RefreshTokenFile != "" && o.SubjectTokenFile != "":
 		f.Add(key+".subjectTokenFile", "has no meaning with refreshTokenFile: set one of them")
@@ -79,23 +76,24 @@ func (o *OAuth) check(key string, f *findings) {
 		f.Add(key+".identityProvider", "needs subjectTokenFile, the token that it exchanges, and audience, for whom")
 	}
 	if o.RefreshTokenFile != "" {
-		readSecret(key+".refreshTokenFile", o.RefreshTokenFile, 1, f)
+		f.ReadSecret(key+".refreshTokenFile", o.RefreshTokenFile, 1)
 	}
 	if o.SubjectTokenFile != "" {
-		readSecret(key+".subjectTokenFile", o.SubjectTokenFile, 1, f)
+		f.ReadSecret(key+".subjectTokenFile", o.SubjectTokenFile, 1)
 	}
 }
 
-func (g *Google) check(key string, f *findings) {
-	checkTokenURL(key+".tokenURL", g.TokenURL, f)
+// Check implements [fields.Checker].
+func (g *Google) Check(key string, f *fields.Findings) {
+	f.URL(key+".tokenURL", g.TokenURL, tokenURLs)
 	if g.TokenURL == "" {
 		g.TokenURL = "https://oauth2.googleapis.com/token"
 	}
 	if g.KeyFile == "" {
 		return
 	}
-	text := readSecret(key+".keyFile", g.KeyFile, 1, f)
-	if err := credential.CheckGoogleKey(text); text != "" && !f.noSecrets && err != nil {
+	text := f.ReadSecret(key+".keyFile", g.KeyFile, 1)
+	if err := credential.CheckGoogleKey(text); text != "" && !f.NoSecrets && err != nil {
 		f.Add(key+".keyFile", "%s: %v", g.KeyFile, err)
 	}
 }

@@ -1,14 +1,16 @@
-package config
+// Package remote has the sections of configurations about servers of others: collectors, a proxy above the mediator, and
+// the servers of the xray bridge.
+package remote
 
 import (
 	"crypto/x509"
 	"net/http"
 	"net/textproto"
-	"net/url"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/otlp"
 )
@@ -45,15 +47,13 @@ type AuditExport struct {
 	Format string `yaml:"format" one:"json ocsf" reload:"yes"`
 }
 
-func (c *Collector) check(key string, f *findings) {
-	u, err := url.Parse(c.Endpoint)
-	switch {
-	case c.Endpoint == "": // reported as required
-	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		f.Add(key+".endpoint", "is no URL of a scheme, a host and perhaps a path")
-	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
-		f.Add(key+".endpoint", "must begin with https, or name an address on loopback: what it gets is confidential")
-	}
+var collectorURLs = fields.URLs{HTTP: fields.Loopback, Base: true,
+	What: "an https URL without a query, such as https://collector.example.com:4318 (http only at a loopback address: " +
+		"what it gets is confidential)"}
+
+// Check implements [fields.Checker].
+func (c *Collector) Check(key string, f *fields.Findings) {
+	f.URL(key+".endpoint", c.Endpoint, collectorURLs)
 	if c.CA != "" {
 		raw, err := files.Read(c.CA)
 		if c.Authorities = string(raw); err == nil && c.pool() == nil {
@@ -63,7 +63,7 @@ func (c *Collector) check(key string, f *findings) {
 		}
 	}
 	if c.HeadersFile != "" {
-		if c.Headers = readSecret(key+".headersFile", c.HeadersFile, 1, f); f.noSecrets {
+		if c.Headers = f.ReadSecret(key+".headersFile", c.HeadersFile, 1); f.NoSecrets {
 			c.Headers = ""
 		}
 		if _, ok := c.header(); !ok {
@@ -72,8 +72,9 @@ func (c *Collector) check(key string, f *findings) {
 	}
 }
 
-func (t *Tracing) check(key string, f *findings) {
-	t.Collector.check(key, f)
+// Check implements [fields.Checker].
+func (t *Tracing) Check(key string, f *fields.Findings) {
+	t.Collector.Check(key, f)
 	if t.Sample < 0 || t.Sample > 1 {
 		f.Add(key+".sample", "is not between 0 and 1")
 	}
@@ -82,7 +83,8 @@ func (t *Tracing) check(key string, f *findings) {
 	}
 }
 
-func (a *AuditExport) check(key string, f *findings) {
+// Check implements [fields.Checker].
+func (a *AuditExport) Check(key string, f *fields.Findings) {
 	if (a.File == "") == (a.OTLP == nil) {
 		f.Add(key, "needs either file or otlp")
 	}
