@@ -3,8 +3,9 @@ package config
 import (
 	"cmp"
 	"crypto/x509"
-	"net/url"
 	"slices"
+
+	"github.com/actionproof/mediator/internal/config/fields"
 )
 
 // Console lets members of an OpenID provider's groups use a console (OpenID Connect Core 1.0, authorization code flow).
@@ -43,10 +44,7 @@ func (c *Console) checkAll(f *findings) {
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
 		f.Add("tlsCertificate", "goes together with tlsKey")
 	}
-	if u, err := url.Parse(c.Issuer); c.Issuer != "" && (err != nil || u.Scheme != "https" || u.Host == "" ||
-		u.User != nil || u.RawQuery != "" || u.Fragment != "") {
-		f.Add("issuer", "is no https URL without a query")
-	}
+	f.URL("issuer", c.Issuer, fields.URLs{What: "an https URL without a query", Base: true})
 	if c.IssuerCA != "" {
 		c.Roots = f.Authorities("issuerCA", c.IssuerCA)
 	}

@@ -15,8 +15,8 @@ func TestConsole(t *testing.T) {
 	for name, tt := range map[string]struct{ file, says string }{
 		"good":                    {good, ""},
 		"no groups":               {"issuer: https://id.example\nclientId: c\n", "groups: is required"},
-		"an issuer without TLS":   {strings.Replace(good, "https", "http", 1), "issuer: is no https URL"},
-		"an issuer with a query":  {strings.Replace(good, "/tenant", "/?tenant=a", 1), "issuer: is no https URL"},
+		"an issuer without TLS":   {strings.Replace(good, "https", "http", 1), "issuer: must be an https URL"},
+		"an issuer with a query":  {strings.Replace(good, "/tenant", "/?tenant=a", 1), "issuer: must be an https URL"},
 		"a certificate alone":     {good + "tlsCertificate: a.pem\n", "tlsCertificate: goes together with tlsKey"},
 		"no secret":               {good + "secretFile: absent\n", "secretFile"},
 		"no authorities":          {good + "issuerCA: absent\n", "issuerCA"},
