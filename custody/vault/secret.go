@@ -2,6 +2,7 @@ package vault
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,6 +31,42 @@ func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
 // Look reports the token's rights on keys: there must be none.
 func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observation {
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.forbidden(s.keys))
+}
+
+// SignRS256 signs a message (RFC 7518 section 3.3) with an RSA key of the Transit engine: a credential for an API, not
+// one of the deployment's signing keys.
+func (s *Secrets) SignRS256(ctx context.Context, key string, message []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.session.server.o.Timeout)
+	defer cancel()
+	path := s.session.server.o.Mount + "/sign/" + key + "/sha2-256"
+	answer, err := s.session.write(ctx, path, map[string]any{
+		"input": base64.StdEncoding.EncodeToString(message), "signature_algorithm": "pkcs1v15"})
+	if err != nil {
+		return nil, denied(err, "sign at "+path)
+	}
+	var signed struct{ Signature string }
+	if err := decode(answer, &signed); err != nil {
+		return nil, custody.Unavailable(err, "Vault's signature by the key %s cannot be read", key)
+	}
+	_, text, _ := strings.Cut(strings.TrimPrefix(signed.Signature, "vault:"), ":")
+	signature, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(signature) < leastRSA {
+		return nil, custody.Unavailable(err, "the key %s in Vault is not an RSA key of at least 2048 bits", key)
+	}
+	return signature, nil
+}
+
+// leastRSA is the length of a signature by a key of 2048 bits, in bytes.
+const leastRSA = 256
+
+// denied explains a request for a credential that failed.
+func denied(err error, what string) error {
+	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden &&
+		!invalidToken(err) {
+		return custody.Unavailable(err,
+			"Vault denies the role of API credentials to %s (403): add it to the role's policy", what)
+	}
+	return custody.Unavailable(err, "the role of API credentials cannot %s: %s", what, why(err))
 }
 
 // Secret is a secret at one path. It is safe for concurrent use.
@@ -121,13 +158,8 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 		secret, err = c.Logical().ReadWithContext(ctx, s.path)
 		return err
 	})
-	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden &&
-		!invalidToken(err) {
-		return Reading{}, custody.Unavailable(err,
-			"Vault denies the role of API credentials to read %s (403): add it to the role's policy", s.path)
-	}
 	if err != nil {
-		return Reading{}, custody.Unavailable(err, "the credential %s cannot be read: %s", s.path, why(err))
+		return Reading{}, denied(err, "read "+s.path)
 	}
 	if secret == nil {
 		return Reading{}, custody.Unavailable(nil,

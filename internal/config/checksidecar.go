@@ -164,9 +164,14 @@ func (c *Sidecar) Credentials() map[string]*secrets.Credential {
 	return all
 }
 
+// checkCredential checks what a credential needs of custody.
 func (c *Sidecar) checkCredential(key string, r *secrets.Credential, f *findings) {
-	if r != nil && r.Vault != nil && c.Custody.Vault == nil {
-		f.Add(key+".vault", "needs custody.type: vault")
+	at, in := r.InVault(), c.Custody.Vault
+	switch {
+	case at != "" && in == nil:
+		f.Add(key+"."+at, "needs custody.type: vault")
+	case at != "" && r.GitHubApp != nil && slices.Contains(in.Keys, r.GitHubApp.VaultKey):
+		f.Add(key+"."+at, "%s is in custody.vault.keys: the App needs a key of its own", r.GitHubApp.VaultKey)
 	}
 }
 

@@ -2,8 +2,8 @@
 //
 //	credential.go  a rule's credential, and its use in one call
 //	header.go, basic.go, query.go, cookie.go, aws.go  the forms
-//	file.go, vault.go, oauth.go, google.go  the sources
-//	renewed.go     what the sources of temporary tokens share
+//	file.go, vault.go, oauth.go, google.go, github.go  the sources
+//	renewed.go, jwt.go  what the sources of temporary tokens share
 package credential
 
 import (
