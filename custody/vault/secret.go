@@ -2,6 +2,7 @@ package vault
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,6 +34,32 @@ func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
 func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observation {
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.forbidden(s.keys))
 }
+
+// SignRS256 signs a message (RFC 7518 section 3.3) with an RSA key of the Transit engine: a credential for an API, not
+// one of the deployment's signing keys.
+func (s *Secrets) SignRS256(ctx context.Context, key string, message []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.session.server.o.Timeout)
+	defer cancel()
+	path := s.session.server.o.Mount + "/sign/" + key + "/sha2-256"
+	answer, err := s.session.write(ctx, path, map[string]any{
+		"input": base64.StdEncoding.EncodeToString(message), "signature_algorithm": "pkcs1v15"})
+	if err != nil {
+		return nil, denied(err, "sign at "+path)
+	}
+	var signed struct{ Signature string }
+	if err := decode(answer, &signed); err != nil {
+		return nil, custody.Unavailable(err, "Vault's signature by the key %s cannot be read", key)
+	}
+	_, text, _ := strings.Cut(strings.TrimPrefix(signed.Signature, "vault:"), ":")
+	signature, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(signature) < leastRSA {
+		return nil, custody.Unavailable(err, "the key %s in Vault is not an RSA key of at least 2048 bits", key)
+	}
+	return signature, nil
+}
+
+// leastRSA is the length of a signature by a key of 2048 bits, in bytes.
+const leastRSA = 256
 
 // denied explains a request for a credential that failed.
 func denied(err error, what string) error {

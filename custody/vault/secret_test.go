@@ -2,6 +2,11 @@ package vault_test
 
 import (
 	"context"
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"strings"
 	"sync"
@@ -164,6 +169,37 @@ func TestSecretsLook(t *testing.T) {
 	l := secrets(t, c, "creds-sign",
 		selfPolicy+`path "transit/sign/request-proof-key" { capabilities = ["update"] }`).Look(t.Context(), 0)
 	if l.Result != look.Contradicts || !strings.Contains(l.Seen, "update on transit/sign/request-proof-key") {
+		t.Errorf("%+v", l)
+	}
+}
+
+// TestSignRS256 signs with an RSA key, and says why another key or another role cannot.
+func TestSignRS256(t *testing.T) {
+	server.Mount(t, "transit-apps", "transit", nil)
+	server.Write(t, "transit-apps/keys/app", map[string]any{"type": "rsa-2048"})
+	server.Write(t, "transit-apps/keys/curve", map[string]any{"type": "ed25519"})
+	auth := &vault.TokenFile{Path: write(t, server.TokenFor(t, "sign-apps", selfPolicy+
+		`path "transit-apps/sign/app/sha2-256" { capabilities = ["update"] }
+path "transit-apps/sign/curve/sha2-256" { capabilities = ["update"] }
+path "transit-apps/sign/none/sha2-256" { capabilities = ["update"] }`, time.Hour))}
+	all := open(t, vault.Options{Mount: "transit-apps", Now: time.Now}).Secrets(auth, "request-proof-key")
+	signature, err := all.SignRS256(t.Context(), "app", []byte("message"))
+	check.Must(t, err)
+	read, err := server.Client(t).Logical().ReadWithContext(t.Context(), "transit-apps/keys/app")
+	check.Must(t, err)
+	block, _ := pem.Decode([]byte(read.Data["keys"].(map[string]any)["1"].(map[string]any)["public_key"].(string)))
+	public, err := x509.ParsePKIXPublicKey(block.Bytes)
+	check.Must(t, err)
+	hash := sha256.Sum256([]byte("message"))
+	check.Must(t, rsa.VerifyPKCS1v15(public.(*rsa.PublicKey), crypto.SHA256, hash[:], signature))
+	for key, want := range map[string]string{"curve": "not an RSA key of at least 2048 bits", "none": "cannot sign at",
+		"other": "denies the role of API credentials to sign at transit-apps/sign/other/sha2-256 (403)"} {
+		_, err := all.SignRS256(t.Context(), key, []byte("message"))
+		if !unavailable(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	if l := all.Look(t.Context(), 0); l.Result != look.Holds {
 		t.Errorf("%+v", l)
 	}
 }

@@ -183,14 +183,25 @@ func (c *Sidecar) Certificates() map[string]*secrets.ClientCertificate {
 // checkSecrets checks what a rule's credential and client certificate need outside of their sections.
 func (c *Sidecar) checkSecrets(key string, r *secrets.Credential, cert *secrets.ClientCertificate, scheme string,
 	f *findings) {
-	if c.Custody.Vault == nil && r != nil && r.Vault != nil {
-		f.Add(key+".credential.vault", "needs custody.type: vault")
+	if r != nil {
+		c.checkCredential(key+".credential", r, f)
 	}
 	if c.Custody.Vault == nil && cert != nil && cert.Vault != nil {
 		f.Add(key+".clientCertificate.vault", "needs custody.type: vault")
 	}
 	if cert != nil && scheme == "http" {
 		f.Add(key+".clientCertificate", "needs an https URL in match")
+	}
+}
+
+// checkCredential checks what a credential needs of custody.
+func (c *Sidecar) checkCredential(key string, r *secrets.Credential, f *findings) {
+	at, in := r.InVault(), c.Custody.Vault
+	switch {
+	case at != "" && in == nil:
+		f.Add(key+"."+at, "needs custody.type: vault")
+	case at != "" && r.GitHubApp != nil && slices.Contains(in.Keys, r.GitHubApp.VaultKey):
+		f.Add(key+"."+at, "%s is in custody.vault.keys: the App needs a key of its own", r.GitHubApp.VaultKey)
 	}
 }
 

@@ -1,8 +1,13 @@
 package config
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/test/check"
@@ -17,9 +22,10 @@ func TestWrongCredentials(t *testing.T) {
 		"aws":      "[default]\naws_access_key_id = AKID\naws_secret_access_key = a-secret-key\n",
 		"aws-more": "[a]\naws_access_key_id = AKID\naws_secret_access_key = a-secret-key\n[b]\n",
 		"aws-bad":  "[default]\naws_access_key_id = AK ID\naws_secret_access_key = a-secret-key\n",
-		"google":   `{"type": "authorized_user"}`} {
+		"google":   `{"type": "authorized_user"}`, "rsa": rsaKey(t, 2048), "rsa-short": rsaKey(t, 1024)} {
 		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
+	const github = `githubApp: {app: Iv23, installation: 7, repositories: [site]`
 	const oauth = `oauth: {tokenURL: "https://login.example.com/token", clientID: m`
 	for _, tt := range []struct{ credential, want string }{
 		{`{file: token}`, ""},
@@ -30,11 +36,13 @@ func TestWrongCredentials(t *testing.T) {
 		{`{aws: {service: s3, regions: [eu-central-1]}, file: aws}`, ""},
 		{`{aws: {service: s3, regions: ["*"]}, file: aws}`, ""},
 		{`{` + oauth + `, clientSecretFile: token}}`, ""},
+		{`{` + github + `, permissions: {issues: write}, keyFile: rsa}}`, ""},
+		{`{` + github + `, keyFile: rsa}, basic: {user: x-access-token}}`, ""},
 
 		// Sources.
-		{`{prefix: "Bearer "}`, `17: *: needs exactly one of file, vault, oauth, google`},
+		{`{prefix: "Bearer "}`, `17: *: needs exactly one of file, vault, oauth, google, githubApp`},
 		{`{file: token, vault: {path: kv/data/a, field: token}}`,
-			`17: *: needs exactly one of file, vault, oauth, google | 38: *.vault: needs custody.type: vault`},
+			`17: *: needs exactly one of file, vault, oauth, google, githubApp | 38: *.vault: needs custody.type: vault`},
 		{`{file: absent}`, `24: *.file: read secret: open absent: no such file or directory`},
 		{`{file: empty}`, `24: *.file: the secret in empty has fewer than 1 bytes`},
 		{`{file: short}`,
@@ -49,8 +57,8 @@ func TestWrongCredentials(t *testing.T) {
 		{`{vault: {path: database/creds/a, field: token, lease: 1h}}`,
 			`64: *.vault.lease: is not known; known here are field, path, version`},
 		{`{file: token, basic: {user: alice}, vault: {path: database/creds/a}}`,
-			`17: *: needs exactly one of file, vault, oauth, google | 60: *.vault.field: is required | 60: *.vault: ` +
-				`needs custody.type: vault`},
+			`17: *: needs exactly one of file, vault, oauth, google, githubApp | 60: *.vault.field: is required | 60: ` +
+				`*.vault: needs custody.type: vault`},
 
 		// Forms.
 		{`{header: X-Key, query: key, file: token}`,
@@ -124,6 +132,38 @@ func TestWrongCredentials(t *testing.T) {
 				`whom`},
 		{`{` + oauth + `, clientSecretFile: token}, aws: {service: s3, regions: [eu-central-1]}}`,
 			`115: *.aws: needs more than a token: a file or vault`},
+		{`{` + github + `}}`, `29: *.githubApp: needs either keyFile or vaultKey`},
+		{`{` + github + `, keyFile: rsa, vaultKey: app}}`,
+			`29: *.githubApp: needs either keyFile or vaultKey | 104: *.githubApp.vaultKey: needs custody.type: vault`},
+		{`{` + github + `, vaultKey: ../app}}`,
+			`90: *.githubApp.vaultKey: "../app" is not the name of a key in Vault | 90: *.githubApp.vaultKey: needs ` +
+				`custody.type: vault`},
+		{`{githubApp: {keyFile: rsa}}`,
+			`29: *.githubApp.app: is required | 29: *.githubApp.installation: is required | 29: ` +
+				`*.githubApp.repositories: is required`},
+		{`{githubApp: {app: Iv23, installation: site, repositories: [site], keyFile: rsa}}`,
+			`55: *.githubApp.installation: must be a whole number in decimal digits, from 0 to 18446744073709551615, ` +
+				`not "site"`},
+		{`{githubApp: {app: Iv23, installation: -7, repositories: [site], keyFile: rsa}}`,
+			`55: *.githubApp.installation: must be a whole number in decimal digits, from 0 to 18446744073709551615, ` +
+				`not "-7"`},
+		{`{githubApp: {app: Iv23, installation: 7, repositories: [acme/site], keyFile: rsa}}`,
+			`73: *.githubApp.repositories[0]: "acme/site" is not a repository's name without its owner`},
+		{`{` + github + `, permissions: {issues: owner}, keyFile: rsa}}`,
+			`102: *.githubApp.permissions.issues: "owner" is none of read, write, admin, or no permission has this name`},
+		{`{` + github + `, permissions: [issues], keyFile: rsa}}`,
+			`93: *.githubApp.permissions: must be keys with values, not a list`},
+		{`{` + github + `, keyFile: rsa-short}}`,
+			`89: *.githubApp.keyFile: rsa-short: its private key is not an RSA key of at least 2048 bits`},
+		{`{` + github + `, keyFile: token}}`,
+			`89: *.githubApp.keyFile: token: its private key is not in PEM`},
+		{`{` + github + `, keyFile: rsa, apiURL: "http://github.example.com"}}`,
+			`102: *.githubApp.apiURL: must be an https URL without a query, such as https://github.example.com/api/v3`},
+		{`{` + github + `, keyFile: rsa, apiURL: "https://u:p@github.example.com"}}`,
+			`102: *.githubApp.apiURL: must not hold a user or a password: put them into a file`},
+		{`{` + github + `, keyFile: rsa}, basic: {}}`,
+			`102: *.basic: needs more than a token: a file or vault`},
+		{`{googel: {keyFile: google}}`, `18: *.googel: is not known; did you mean google?`},
 		{`{google: {keyFile: google, scopes: [a]}}`,
 			`36: *.google.keyFile: google: no key of a service account (JSON with type, client_email and private_key)`},
 		{`{google: {keyFile: google}}`,
@@ -135,6 +175,29 @@ func TestWrongCredentials(t *testing.T) {
 	} {
 		if got := mistakes(t, dir, "credential", tt.credential); got != tt.want {
 			t.Errorf("%s:\n got %s\nwant %s", tt.credential, got, tt.want)
+		}
+	}
+}
+
+func rsaKey(t *testing.T, bits int) string {
+	key, err := rsa.GenerateKey(rand.Reader, bits)
+	check.Must(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
+}
+
+// TestAppKeyInVault refuses a signing key of the deployment as an App's key.
+func TestAppKeyInVault(t *testing.T) {
+	for key, want := range map[string]string{"github-app": "", "request-proof-key": "credential.githubApp.vaultKey: " +
+		"request-proof-key is in custody.vault.keys: the App needs a key of its own"} {
+		file := strings.NewReplacer("custody: {type: memory}", `custody:
+  type: vault
+  vault: {address: "https://vault.test:1", keys: [request-proof-key], auth: {tokenFile: "{role}.token"}}`,
+			"    action: create_post", `    action: create_post
+    credential: {githubApp: {app: Iv23, installation: 7, repositories: [site], vaultKey: `+key+"}}").
+			Replace(correctSidecar)
+		if _, err := LoadSidecar(write(t, file)); (err == nil) != (want == "") || err != nil &&
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", key, err)
 		}
 	}
 }

@@ -1,10 +1,12 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -56,6 +58,17 @@ func TestRulesThatExpire(t *testing.T) {
 		t.Errorf("just before its end: %v", err)
 	}
 	check.WantCode(t, p.Check("post", p.Expires), "rule_expired")
+}
+
+// TestCheckedPurposes has a check of the file keep what a rule is for, and say it.
+func TestCheckedPurposes(t *testing.T) {
+	checked, err := CheckFile(write(t, strings.Replace(correctSidecar, "    subject: agent",
+		"    comment: why\n    expires: 2020-01-31\n    owner: ann\n    subject: agent", 1)), true)
+	check.Must(t, err)
+	want := match.Purpose{Comment: "why", Owner: "ann", Expires: time.Date(2020, 1, 31, 0, 0, 0, 0, time.UTC)}
+	check.WantEqual(t, checked.Sidecar.Purposes()["post"], want)
+	check.WantEqual(t, fmt.Sprint(checked.Warnings), "[actions[0].expires: the rule post expired at 2020-01-31T00:00:00Z; "+
+		"its owner is ann (rule_expired)]")
 }
 
 func FuzzTime(f *testing.F) {

@@ -66,6 +66,27 @@ websocketRefusal: answer
 deny:
   - "https://c.test/**" # noise
 `, ""},
+		{"a rule with a purpose", `egress:
+- name: mine
+  comment: why # and since when
+  match: {url: "https://a.test/**", methods: [GET]}
+  owner: ann
+  expires: 2027-01-31
+- {name: other, match: {url: "https://b.test/**", methods: [GET]}, owner: ben}
+`, `egress:
+- name: mine
+  comment: why # and since when
+  match: {url: "https://a.test/**", methods: [GET]}
+  observe: openai-chat
+  owner: ann
+  expires: 2027-01-31
+- {name: other, match: {url: "https://b.test/**", methods: [GET]}, owner: ben}
+
+websocketRefusal: close
+
+deny:
+  - "https://c.test/**" # noise
+`, ""},
 		{"a name taken", "egress:\n  - {name: second, match: {url: x}}\n", "",
 			"line 2: the rule second has the same name as a rule of the preset"},
 		{"no mapping", "- x\n", "", "is YAML, but has no keys"},

@@ -32,6 +32,8 @@ func (w *walker) value(key string, n *yaml.Node, t reflect.Type) {
 		n = n.Alias
 	}
 	switch kind := t.Kind(); {
+	case kind == reflect.Map && t.Elem().Kind() == reflect.String:
+		w.texts(key, n, t.Elem())
 	case kind == reflect.Interface || kind == reflect.Map: // takes anything
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" && !w.Complete:
 		w.addAt(at, key, "has no value: write one, or leave the key out")
@@ -51,6 +53,27 @@ func (w *walker) list(key string, n *yaml.Node, item reflect.Type) {
 	}
 	for i, c := range n.Content {
 		w.value(fmt.Sprintf("%s[%d]", key, i), c, item)
+	}
+}
+
+// texts checks texts under names of any kind.
+func (w *walker) texts(key string, n *yaml.Node, item reflect.Type) {
+	if n.Kind != yaml.MappingNode {
+		w.addAt(n, key, "must be keys with values, not %s", describe(n))
+		return
+	}
+	seen := make(map[string]bool)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, at := n.Content[i], join(key, n.Content[i].Value)
+		switch {
+		case name.Kind != yaml.ScalarNode || name.ShortTag() == "!!merge":
+			w.addAt(name, key, "has a key that is no text")
+		case seen[name.Value]:
+			w.addAt(name, at, "is there twice")
+		default:
+			w.value(at, n.Content[i+1], item)
+		}
+		seen[name.Value] = true
 	}
 }
 

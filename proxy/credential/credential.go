@@ -2,9 +2,9 @@
 //
 //	credential.go  a rule's credential, and its use in one call
 //	header.go, basic.go, query.go, cookie.go, aws.go  the forms
-//	file.go, vault.go, oauth.go, google.go  the sources
+//	file.go, vault.go, oauth.go, google.go, github.go  the sources
 //	certificate.go a rule's client certificate, and its sources
-//	renewed.go     what the sources of temporary tokens share
+//	renewed.go, jwt.go  what the sources of temporary tokens share
 package credential
 
 import (

@@ -222,19 +222,13 @@ func fetchToken(ctx context.Context, via http.RoundTripper, now func() time.Time
 			c.AuthStyle = oauth2.AuthStyleInHeader
 		}
 	}
-	asked := &tokenTrip{via: via}
+	asked := &tokenTrip{via: via, most: maxTokenAnswer}
 	client := &http.Client{Transport: asked, CheckRedirect: wire.Stay}
 	token, err := c.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 	if err == nil {
 		return token, nil
 	}
-	said := asked.explain(err)
-	if resp := asked.resp; resp != nil {
-		if skew := Skew(resp, now()); skew != 0 {
-			said += fmt.Sprintf("; its clock is %s ahead of ours", skew)
-		}
-	}
-	return nil, custody.Unavailable(err, "the token endpoint %s %s", at.URL, said)
+	return nil, asked.failed(err, at.URL, asked.explain(err), now())
 }
 
 // maxTokenAnswer bounds an answer of a token endpoint, in bytes.
@@ -243,6 +237,7 @@ const maxTokenAnswer = 64 << 10
 // tokenTrip judges the answer of a token endpoint before its body is parsed.
 type tokenTrip struct {
 	via  http.RoundTripper
+	most int // bytes of an answer
 	resp *http.Response
 	bad  string // what is wrong with the answer's form
 }
@@ -256,7 +251,7 @@ func (t *tokenTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	t.resp = resp
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxTokenAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(t.most)+1))
 	_ = resp.Body.Close()
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
@@ -264,8 +259,8 @@ func (t *tokenTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 		t.bad = fmt.Sprintf("answered with a redirect (%d), which is not followed", resp.StatusCode)
 	case err != nil:
 		t.bad = "broke off its answer"
-	case len(body) > maxTokenAnswer:
-		t.bad = fmt.Sprintf("answered with more than %d bytes", maxTokenAnswer)
+	case len(body) > t.most:
+		t.bad = fmt.Sprintf("answered with more than %d bytes", t.most)
 	case len(body) == 0:
 		t.bad = fmt.Sprintf("answered with %d and no content", resp.StatusCode)
 	case kind != "application/json":
@@ -297,4 +292,15 @@ func (t *tokenTrip) explain(err error) string {
 		return fmt.Sprintf("refused with %d", t.resp.StatusCode)
 	}
 	return fmt.Sprintf("answered with %d, but without an access token", t.resp.StatusCode)
+}
+
+// failed is the error of a token that was not got: said is what the endpoint did. It names a difference of the clocks.
+func (t *tokenTrip) failed(err error, url, said string, now time.Time) error {
+	if t.resp != nil {
+		if skew := Skew(t.resp, now); skew != 0 {
+			said += fmt.Sprintf("; its clock is %s %s ours", skew.Abs(),
+				map[bool]string{true: "behind", false: "ahead of"}[skew < 0])
+		}
+	}
+	return custody.Unavailable(err, "the token endpoint %s %s", url, said)
 }

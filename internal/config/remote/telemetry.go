@@ -1,5 +1,5 @@
-// Package remote has the sections of configurations about servers of others: collectors, a proxy above the mediator, and
-// the servers of the xray bridge.
+// Package remote has the sections of configurations about servers of others: collectors, a proxy above the mediator,
+// and the servers of the xray bridge.
 package remote
 
 import (

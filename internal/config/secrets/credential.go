@@ -17,7 +17,7 @@ import (
 type Credential struct {
 	// Header carries the secret. Default Authorization. Set at most one of `header`, `basic`, `query`, `cookie`, `aws`.
 	Header string `yaml:"header"`
-	// Prefix precedes the secret in the header. Default for `oauth` and `google` in Authorization: "Bearer ".
+	// Prefix precedes the secret in the header. Default for tokens in Authorization: "Bearer ".
 	Prefix string `yaml:"prefix"`
 	// Basic sends a user and a password (RFC 7617).
 	Basic *Basic `yaml:"basic"`
@@ -25,13 +25,13 @@ type Credential struct {
 	Query string `yaml:"query"`
 	// Cookie is the cookie that carries the secret, in place of all cookies of the agent.
 	Cookie string `yaml:"cookie"`
-	// AWS signs calls by AWS Signature Version 4 or 4A, and holds their bodies for that, up to 33554432 bytes.
+	// AWS signs calls by AWS Signature Version 4 or 4A, and holds their bodies, up to 33554432 bytes.
 	AWS *AWS `yaml:"aws"`
 	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto: the user if
 	// the password is short, x-oauth-basic or api_token, else the password.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret of at least 8 bytes, for `aws` a shared credentials file with one profile. Reread after a
-	// 401, for `aws` 400 and 403 too. Set one of `file`, `vault`, `oauth`, `google`.
+	// 401, for `aws` 400 and 403 too. Set one of `file`, `vault`, `oauth`, `google`, `githubApp`.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from custody's Vault as role api_credential: again after a 401, and before its lease ends
 	// (each minute if it has none).
@@ -40,6 +40,8 @@ type Credential struct {
 	OAuth *OAuth `yaml:"oauth"`
 	// Google gets an access token for a service account.
 	Google *Google `yaml:"google"`
+	// GitHubApp gets tokens for a GitHub App.
+	GitHubApp *GitHubApp `yaml:"githubApp"`
 }
 
 // Basic is a user with a password, the secret.
@@ -77,11 +79,11 @@ type part struct {
 // sources are where a credential comes from: exactly one is set.
 func (r *Credential) sources() []part {
 	return []part{{"file", r.File != ""}, {"vault", r.Vault != nil}, {"oauth", r.OAuth != nil},
-		{"google", r.Google != nil}}
+		{"google", r.Google != nil}, {"githubApp", r.GitHubApp != nil}}
 }
 
 // hasToken reports whether the source gives a bearer token.
-func (r *Credential) hasToken() bool { return r.OAuth != nil || r.Google != nil }
+func (r *Credential) hasToken() bool { return r.OAuth != nil || r.Google != nil || r.GitHubApp != nil }
 
 // forms are where a credential goes: at most one is set, by default the header.
 func (r *Credential) forms() []part {
@@ -159,6 +161,18 @@ func (r *Credential) Check(key string, f *fields.Findings) {
 	}
 }
 
+// InVault returns the key of the credential that names something in Vault, or nothing.
+func (r *Credential) InVault() string {
+	switch {
+	case r == nil:
+	case r.Vault != nil:
+		return "vault"
+	case r.GitHubApp != nil && r.GitHubApp.VaultKey != "":
+		return "githubApp.vaultKey"
+	}
+	return ""
+}
+
 // CheckForGate checks a credential for an API with a gate, which expects the access token in Authorization.
 func (r *Credential) CheckForGate(key string, f *fields.Findings) {
 	if r != nil && (r.form() != "header" || !strings.EqualFold(cmp.Or(r.Header, "Authorization"), "Authorization")) {
@@ -212,4 +226,23 @@ func (v *VaultSecret) Fields(r *Credential) credential.Fields {
 		return credential.Fields{ID: "username", Secret: "password"}
 	}
 	return credential.Fields{Secret: v.Field}
+}
+
+// Uses returns the files that the credential is read from, and the URLs that it is got from.
+func (r *Credential) Uses() (files, urls []string) {
+	files = []string{r.File}
+	if o := r.OAuth; o != nil {
+		files = append(files, o.ClientSecretFile, o.RefreshTokenFile, o.SubjectTokenFile)
+		urls = append(urls, o.TokenURL)
+		if o.IdentityProvider != nil {
+			files, urls = append(files, o.IdentityProvider.ClientSecretFile), append(urls, o.IdentityProvider.TokenURL)
+		}
+	}
+	if r.Google != nil {
+		files, urls = append(files, r.Google.KeyFile), append(urls, r.Google.TokenURL)
+	}
+	if r.GitHubApp != nil {
+		files, urls = append(files, r.GitHubApp.KeyFile), append(urls, r.GitHubApp.APIURL)
+	}
+	return files, urls
 }

@@ -12,9 +12,9 @@ import (
 type Custody struct {
 	// Type is memory (keys made at each start), vault (HashiCorp Vault's Transit engine) or pkcs11 (a hardware token).
 	Type string `yaml:"type" need:"yes" one:"memory vault pkcs11"`
-	// Vault locates Vault; only with type: vault.
+	// Vault locates Vault.
 	Vault *Vault `yaml:"vault"`
-	// PKCS11 names the token; only with type: pkcs11. A key's label is its name, the id its version.
+	// PKCS11 names the token. A key's label is its name, the id its version.
 	PKCS11 *PKCS11 `yaml:"pkcs11"`
 }
 
@@ -46,7 +46,7 @@ type VaultAuth struct {
 type AppRole struct {
 	// Mount is the path of the auth method. Default approle.
 	Mount string `yaml:"mount"`
-	// Role is the name of the AppRole, such as mediator-{role}.
+	// Role is the AppRole, such as mediator-{role}.
 	Role string `yaml:"role" need:"yes"`
 	// RoleIDFile holds the role id.
 	RoleIDFile string `yaml:"roleIDFile" is:"path" need:"yes"`
@@ -60,7 +60,7 @@ type AppRole struct {
 type Kubernetes struct {
 	// Mount is the path of the auth method. Default kubernetes.
 	Mount string `yaml:"mount"`
-	// Role is the name of the Vault role, such as mediator-{role}.
+	// Role is the Vault role, such as mediator-{role}.
 	Role string `yaml:"role" need:"yes"`
 	// TokenFile holds the service account's token. Default /var/run/secrets/kubernetes.io/serviceaccount/token.
 	TokenFile string `yaml:"tokenFile" is:"path"`
@@ -68,7 +68,7 @@ type Kubernetes struct {
 
 // PKCS11 names a PKCS #11 token.
 type PKCS11 struct {
-	// Module is the path of the token's library.
+	// Module is the token's library.
 	Module string `yaml:"module" need:"yes"`
 	// Token is the token's label.
 	Token string `yaml:"token" need:"yes"`

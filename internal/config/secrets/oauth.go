@@ -12,7 +12,7 @@ import (
 
 // TokenEndpoint is an OAuth 2.0 token endpoint. A private host needs an entry in upstreams.
 type TokenEndpoint struct {
-	// TokenURL is the https URL of the token endpoint.
+	// TokenURL is an https URL.
 	TokenURL string `yaml:"tokenURL" need:"yes"`
 	// ClientID is the mediator's client id there.
 	ClientID string `yaml:"clientID" need:"yes"`
@@ -120,20 +120,4 @@ func (o *OAuth) Options(state string, via http.RoundTripper) credential.OAuthOpt
 // Options returns what the source of the tokens needs.
 func (g *Google) Options(via http.RoundTripper) credential.GoogleOptions {
 	return credential.GoogleOptions{KeyFile: g.KeyFile, Scopes: g.Scopes, TokenURL: g.TokenURL, HTTP: via, Now: time.Now}
-}
-
-// Uses returns the files that the credential is read from, and the URLs that it is got from.
-func (r *Credential) Uses() (files, urls []string) {
-	files = []string{r.File}
-	if o := r.OAuth; o != nil {
-		files = append(files, o.ClientSecretFile, o.RefreshTokenFile, o.SubjectTokenFile)
-		urls = append(urls, o.TokenURL)
-		if o.IdentityProvider != nil {
-			files, urls = append(files, o.IdentityProvider.ClientSecretFile), append(urls, o.IdentityProvider.TokenURL)
-		}
-	}
-	if r.Google != nil {
-		files, urls = append(files, r.Google.KeyFile), append(urls, r.Google.TokenURL)
-	}
-	return files, urls
 }

@@ -23,8 +23,8 @@ const credentialRole = "api_credential"
 // credentials holds the credentials of one configuration.
 type credentials struct {
 	byRule map[string]*credential.Credential
-	// inVault has the sources in Vault, by path and fields. They need a login: see read.
-	inVault map[string]credential.Source
+	// inVault tries what the credentials need of Vault, by its description. It needs a login: see read.
+	inVault map[string]func(context.Context) error
 	// tokens are the sources of tokens, by their configuration. Rules can share one, and a reload keeps it: a refresh
 	// token is used once.
 	tokens map[string]credential.Source
@@ -36,7 +36,7 @@ type credentials struct {
 
 // makeCredentials makes the credentials of the rules.
 func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
-	all := credentials{make(map[string]*credential.Credential), make(map[string]credential.Source),
+	all := credentials{make(map[string]*credential.Credential), make(map[string]func(context.Context) error),
 		make(map[string]credential.Source), make(map[string]*vault.Secret), make(map[string]*credential.Certificate)}
 	for rule, r := range c.Credentials() {
 		form, err := r.Form()
@@ -53,7 +53,9 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
 			source = p.token(all, *r.Google, func() credential.Source { return credential.Google(r.Google.Options(p)) })
 		case r.Vault != nil:
 			source, err = p.inVault(all, rule, r)
-			all.inVault["the credential of the rule "+rule+" in Vault"] = source
+			all.inVault["the credential of the rule "+rule+" in Vault"] = reading(source)
+		case r.GitHubApp != nil:
+			source, err = p.githubApp(all, r.GitHubApp)
 		default:
 			source, err = credential.File(r.File, r.Parse())
 		}
@@ -68,17 +70,24 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
 		certificate, key := r.Files()
 		source := credential.CertificateFiles(certificate, key, time.Now)
 		if r.Vault != nil {
-			if err := p.openSecrets(); err != nil {
+			if err := p.prepareVault(); err != nil {
 				return all, err
 			}
 			source = p.token(all, *r.Vault, func() credential.Source {
 				return credential.VaultCertificate(p.secrets, r.Vault.Path, r.Vault.CommonName, time.Now)
 			})
-			all.inVault["the client certificate of the rule "+rule+" in Vault"] = source
+			all.inVault["the client certificate of the rule "+rule+" in Vault"] = reading(source)
 		}
 		all.certificates[rule] = credential.NewCertificate(rule, source, time.Now)
 	}
 	return all, nil
+}
+
+func reading(of credential.Source) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := of.Current(ctx)
+		return err
+	}
 }
 
 // token returns the source of tokens for a configuration, made by create if there is none yet.
@@ -101,16 +110,8 @@ func (p *sidecar) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.transport.Load().RoundTrip(r)
 }
 
-// openSecrets opens Vault for credentials.
-func (p *sidecar) openSecrets() (err error) {
-	if p.secrets == nil {
-		p.secrets, err = keystore.Secrets(p.Keys, credentialRole)
-	}
-	return err
-}
-
 func (p *sidecar) inVault(all credentials, rule string, r *secrets.Credential) (credential.Source, error) {
-	if err := p.openSecrets(); err != nil {
+	if err := p.prepareVault(); err != nil {
 		return nil, err
 	}
 	path := strings.ReplaceAll(r.Vault.Path, "{rule}", rule)
@@ -126,14 +127,39 @@ func (p *sidecar) inVault(all credentials, rule string, r *secrets.Credential) (
 	return credential.Vault(all.secrets[key], r.Vault.Fields(r)), nil
 }
 
-// read reads each credential in Vault once. With mayWait it waits until Vault gives them.
+// prepareVault prepares Vault for credentials.
+func (p *sidecar) prepareVault() (err error) {
+	if p.secrets == nil {
+		p.secrets, err = keystore.Secrets(p.Keys, credentialRole)
+	}
+	return err
+}
+
+// githubApp returns the source of tokens for a GitHub App, whose key may be in Vault.
+func (p *sidecar) githubApp(all credentials, g *secrets.GitHubApp) (credential.Source, error) {
+	var sign credential.Signer
+	if g.VaultKey != "" {
+		if err := p.prepareVault(); err != nil {
+			return nil, err
+		}
+		sign = func(ctx context.Context, message []byte) ([]byte, error) {
+			return p.secrets.SignRS256(ctx, g.VaultKey, message)
+		}
+		all.inVault["the key "+g.VaultKey+" in Vault"] = func(ctx context.Context) error {
+			_, err := sign(ctx, []byte("mediator")) // which is no JWT
+			return err
+		}
+	}
+	return p.token(all, *g, func() credential.Source { return credential.GitHubApp(g.Options(p, sign)) }), nil
+}
+
+// read tries once what the credentials need of Vault. With mayWait it waits until Vault gives it.
 func (c credentials) read(ctx context.Context, log *zap.Logger, mayWait bool) (err error) {
-	for what, source := range c.inVault {
-		read := func() (credential.Value, error) { return source.Current(ctx) }
+	for what, try := range c.inVault {
 		if mayWait {
-			_, err = await.For(ctx, log, what, nil, read)
+			_, err = await.For(ctx, log, what, nil, func() (struct{}, error) { return struct{}{}, try(ctx) })
 		} else {
-			_, err = read()
+			err = try(ctx)
 		}
 		if err != nil {
 			return err

@@ -134,7 +134,7 @@ func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
 
 func usesVault(c *config.Sidecar) bool {
 	for _, r := range c.Credentials() {
-		if r.Vault != nil {
+		if r.InVault() != "" {
 			return true
 		}
 	}
