@@ -164,7 +164,7 @@ func writeReference(w io.Writer) error {
 	}
 	fmt.Fprint(w, `# Configuration
 
-`+"`make docs`"+` makes this page from the configuration types; do not edit it by hand.
+`+"`make docs`"+` makes this page.
 
 - Files are strict YAML: an unknown key, a duplicate key, a key without a value or a second document is an error.
 - `+"`mediator config check FILE`"+` checks a file as its process would.
