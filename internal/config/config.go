@@ -118,7 +118,7 @@ const MinToken = 32
 
 // Peer is where another process answers.
 type Peer struct {
-	// Unix is the path of the other process's unix socket. Set this or `tcp`.
+	// Unix is the other process's unix socket. Set this or `tcp`.
 	Unix string `yaml:"unix" is:"path"`
 	// TCP is the other process's host:port, for mutual TLS. Only with `tls`.
 	TCP string `yaml:"tcp" is:"address"`

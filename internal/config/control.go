@@ -16,9 +16,9 @@ type Control struct {
 	Keys ControlKeys `yaml:"keys" need:"yes"`
 	// Audience is the aud claim of decisions and grants.
 	Audience string `yaml:"audience" need:"yes"`
-	// Manifest is the path of the deployment manifest.
+	// Manifest is the file of the deployment manifest.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
-	// Policy is the path of the policy file with the CEL rules.
+	// Policy is the policy file with the CEL rules.
 	Policy string `yaml:"policy" is:"path" reload:"yes" need:"yes"`
 	// WebBotAuth is a host:port that publishes keys of Web Bot Auth over plain HTTP.
 	WebBotAuth string `yaml:"webBotAuth" is:"address"`

@@ -164,7 +164,7 @@ func writeReference(w io.Writer) error {
 	}
 	fmt.Fprint(w, `# Configuration
 
-`+"`make docs`"+` makes this page from the configuration types; do not edit it by hand.
+`+"`make docs`"+` makes this page.
 
 - Files are strict YAML: an unknown key, a duplicate key, a key without a value or a second document is an error.
 - `+"`mediator config check FILE`"+` checks a file as its process would.
@@ -172,6 +172,7 @@ func writeReference(w io.Writer) error {
   Schema.
 - Relative paths start at the file's own folder. Durations are written like 15s.
 - Keys in **bold** are required. Any other key without a stated default is empty, false or off.
+- A linked key has the keys of that shared block.
 - A [reload](operations/reload.md) applies changes of *reloadable* keys and of keys below them. Others need a restart.
 - [configs](../configs) has complete examples.
 `)
@@ -232,12 +233,15 @@ func writeOptions(w io.Writer, t reflect.Type, indent string, options map[string
 		for below.Kind() == reflect.Pointer || below.Kind() == reflect.Slice {
 			below = below.Elem()
 		}
-		if link := linkTo(below); link != "" {
-			comment += " " + link + "."
+		key := "`" + f.Name + "`"
+		shown := key
+		if anchor := anchorOf(below); anchor != "" {
+			shown = "[" + key + "](" + anchor + ")"
 		}
 		if comment = isOrAre.ReplaceAllString(comment, "$1: "); f.Need {
-			comment = strings.Replace(comment, "`"+f.Name+"`", "**`"+f.Name+"`**", 1)
+			shown = "**" + shown + "**"
 		}
+		comment = strings.Replace(comment, key, shown, 1)
 		writeItem(w, indent, comment)
 		if below.Kind() == reflect.Struct && linkTo(below) == "" {
 			writeOptions(w, below, indent+"  ", options)
@@ -262,7 +266,17 @@ var isOrAre = regexp.MustCompile("^(`\\w+`) (?:is|are) ")
 func linkTo(t reflect.Type) string {
 	for _, s := range shared {
 		if s.block == t {
-			return fmt.Sprintf("[%s](#%s)", s.title, strings.ReplaceAll(strings.ToLower(s.title), " ", "-"))
+			return fmt.Sprintf("[%s](%s)", s.title, anchorOf(t))
+		}
+	}
+	return ""
+}
+
+// anchorOf returns the link to a shared block.
+func anchorOf(t reflect.Type) string {
+	for _, s := range shared {
+		if s.block == t {
+			return "#" + strings.ReplaceAll(strings.ToLower(s.title), " ", "-")
 		}
 	}
 	return ""

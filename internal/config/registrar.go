@@ -27,7 +27,7 @@ type Registrar struct {
 	AuditorKey string `yaml:"auditorKey" is:"path"`
 	// Rules is the output of mediator registrar sign, reread when it changes.
 	Rules string `yaml:"rules" is:"path" need:"yes"`
-	// Lifetime is the validity of custody certificates, which are renewed at half of it. Default 24h.
+	// Lifetime is the validity of custody certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2160h"`
 	// Kubernetes makes the registrar issue pods' TLS certificates. Default: processes bring their own.
 	Kubernetes *Cluster `yaml:"kubernetes"`

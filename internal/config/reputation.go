@@ -18,7 +18,7 @@ type Reputation struct {
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Public is the HTTPS endpoint for everyone else.
 	Public *Public `yaml:"public"`
-	// State is the store's folder, which must belong to the node's user alone.
+	// State is the store's folder, for the node's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps receipts, challenges, and baselines of scores.
 	Store Store `yaml:"store"`

@@ -33,7 +33,7 @@ type Sidecar struct {
 	Admin Admin `yaml:"admin" need:"yes"`
 	// Console is the address of mediator console, which the sidecar and `guard` refuse to agents. Default 127.0.0.1:8184.
 	Console string `yaml:"console" is:"address"`
-	// State is the ledger's folder, which must belong to the mediator's user alone.
+	// State is the ledger's folder, for the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Ledger stores records of calls and used ids.
 	Ledger Store `yaml:"ledger"`
@@ -56,7 +56,7 @@ type Sidecar struct {
 	Reputation *Node `yaml:"reputation"`
 	// Audience is the aud claim of the sidecar's evidence.
 	Audience string `yaml:"audience" need:"yes"`
-	// Manifest is the path of the deployment manifest.
+	// Manifest is the file of the deployment manifest.
 	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
 	// Trigger is the trigger service's endpoint.
 	Trigger Peer `yaml:"trigger" need:"yes"`

@@ -7,8 +7,8 @@ import (
 
 // TransparencyLog configures the log in which each post leaves an intent and an outcome.
 type TransparencyLog struct {
-	// Origin names the log, such as log.example.com/prod: no spaces, no +. Sidecars with one ledger have one origin; a
-	// new ledger needs a new one.
+	// Origin names the log, such as log.example.com/prod: no spaces, no +. A new ledger needs a new
+	// origin.
 	Origin string `yaml:"origin" need:"yes"`
 	// Key is the name of the signing key in `custody` (role transparency_log). With custody in memory, the key is in
 	// `state` instead.
@@ -18,8 +18,8 @@ type TransparencyLog struct {
 	Policy string `yaml:"policy" is:"path"`
 	// Interval is the longest time from an entry to a checkpoint with it. Default 10s.
 	Interval Duration `yaml:"interval" from:"1s" to:"1m"`
-	// RequireWitness makes each post wait for a witnessed checkpoint with its intent, at most for `timeouts.step`; then it
-	// is not sent (log_unwitnessed).
+	// RequireWitness makes each post wait for a witnessed checkpoint with its intent, or fail after `timeouts.step`
+	// (log_unwitnessed).
 	RequireWitness bool `yaml:"requireWitness"`
 	// Listen is a host:port that publishes the log to everyone, over plain HTTP (c2sp.org/tlog-tiles).
 	Listen string `yaml:"listen" is:"address"`

@@ -15,7 +15,7 @@ type Trigger struct {
 	TLSKey string `yaml:"tlsKey" is:"path"`
 	// Internal is the endpoint for sidecars, out of agents' reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
-	// State is the event store's folder, which must belong to the service's user alone.
+	// State is the event store's folder, for the service's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps events.
 	Store Store `yaml:"store"`

@@ -40,7 +40,7 @@ func TestDocsErrors(t *testing.T) {
 // head begins the page, with ~ for a backtick.
 const head = `# Errors
 
-~make docs~ makes this page from the table of codes; do not edit it by hand.
+~make docs~ makes this page.
 
 A refusal over HTTP is an RFC 9457 problem (~application/problem+json~) with these members:
 

@@ -233,7 +233,7 @@ var table = collect(map[string][]row{
 		{"ledger_replaced", 503, operators, "The ledger was replaced, perhaps by an older copy",
 			"Put back the last ledger, or run mediator ledger accept."},
 		{"log_contradicted", 503, operators, "The transparency log is not the one that was signed or witnessed",
-			"Keep it, and find out whether somebody restored an old copy or broke in."},
+			"Keep it, and look for a restored copy or an intruder."},
 		{"log_unwitnessed", 503, operators, "A checkpoint lacks cosignatures that the log's policy demands, at least so far",
 			"Wait, or see why witnesses do not cosign."},
 	},
@@ -313,7 +313,7 @@ var table = collect(map[string][]row{
 	},
 	"registrar": {
 		{"registrar_refused", 403, operators, "The registrar's rules do not allow this process, its image or its keys",
-			"Correct the pod, or have the auditor sign rules that allow it."},
+			"Correct the pod, or have the auditor allow it."},
 		{"possession_unproven", 403, operators, "A process did not prove that it holds its keys",
 			"Let it register again; if that fails, look for an intruder."},
 		{"rules_refused", 503, operators, "The registrar's rules are unsigned, too old or expired",
