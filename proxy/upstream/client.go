@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -53,6 +54,19 @@ func (c Client) present(config *tls.Config) (asked func() bool) {
 func (c Client) refused(host, why string, cause error) error {
 	return upstreamError{refusal.New("upstream_client_refused", "%s does not take the client certificate of the rule: %s",
 		host, why), cause}
+}
+
+// patient is a connection with a client's certificate. A host that refuses it may close the connection while the request
+// is written, but has sent an alert, which says why. A write to a closed connection is no error, so the reader reports
+// the alert, or that the connection has ended.
+type patient struct{ net.Conn }
+
+func (p patient) Write(b []byte) (n int, err error) {
+	n, err = p.Conn.Write(b)
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return len(b), nil
+	}
+	return n, err
 }
 
 // alerts are those of RFC 8446 section 6.2 about a client certificate, in the words of crypto/tls.

@@ -133,3 +133,27 @@ func TestClientRefused(t *testing.T) {
 	_, _, err := sendAs(t, newTestTransport(t, up), up, "GET", upstream.Client{})
 	wantCode(t, err, "upstream_lost") // no rule's certificate was refused
 }
+
+// Why the upstream closed the connection is read even if a write comes too late.
+func TestClientPatient(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	must(t, err)
+	defer conn.Close()
+	there, err := l.Accept()
+	must(t, err)
+	_, err = there.Write([]byte("alert"))
+	must(t, err)
+	must(t, there.(*net.TCPConn).SetLinger(0))
+	must(t, there.Close())
+	n, err := upstream.Patient(conn).Write([]byte("request"))
+	if n != len("request") || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	said, err := io.ReadAll(io.LimitReader(conn, int64(len("alert"))))
+	if string(said) != "alert" || err != nil {
+		t.Errorf("%q, %v", said, err)
+	}
+}
