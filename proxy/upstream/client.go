@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http/httptrace"
 	"slices"
@@ -19,7 +20,14 @@ import (
 type Client struct {
 	Name        string // tells clients apart; their certificates may be renewed
 	Certificate *tls.Certificate
+	Refused     func() // called when a host refuses the certificate; may be nil
 }
+
+// Format keeps the key out of logs and errors.
+func (Client) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
+
+// MarshalJSON does so too.
+func (Client) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }
 
 type clientKey struct{}
 
@@ -52,6 +60,9 @@ func (c Client) present(config *tls.Config) (asked func() bool) {
 }
 
 func (c Client) refused(host, why string, cause error) error {
+	if c.Refused != nil {
+		c.Refused()
+	}
 	return upstreamError{refusal.New("upstream_client_refused", "%s does not take the client certificate of the rule: %s",
 		host, why), cause}
 }

@@ -104,7 +104,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// An upstream that does not take the certificate reads nothing.
+// An upstream that does not take the certificate reads nothing, and the certificate's source is told.
 func TestClientRefused(t *testing.T) {
 	ca, other := tlstest.New(t), tlstest.New(t)
 	good, unknown := clientOf(t, ca, "a", nil), clientOf(t, other, "a", nil)
@@ -121,9 +121,11 @@ func TestClientRefused(t *testing.T) {
 		for _, p := range []protocol{http1, http2} {
 			for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 				up, reads := asking(t, p, version, tt.auth, ca)
+				told := false
+				tt.client.Refused = func() { told = true }
 				_, _, err := sendAs(t, newTestTransport(t, up), up, "GET", tt.client)
 				wantCode(t, err, "upstream_client_refused")
-				if err == nil || !strings.Contains(err.Error(), tt.says) || reads.Load() != 0 {
+				if err == nil || !strings.Contains(err.Error(), tt.says) || reads.Load() != 0 || !told {
 					t.Errorf("%s, %s, TLS %x: %d requests, %v", name, p, version, reads.Load(), err)
 				}
 			}
