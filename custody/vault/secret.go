@@ -263,7 +263,9 @@ func (s *Secret) giveBack(ctx context.Context) {
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, err := s.session.client.Logical().WriteWithContext(within, "sys/leases/revoke/"+id, nil); err != nil {
+	_, err := s.session.client.Logical().WriteWithContext(within, "sys/leases/revoke/"+id,
+		map[string]any{"sync": false}) // the database may take longer
+	if err != nil {
 		s.session.server.o.Log.Warn("a credential's lease is not given back; it ends by itself", zap.String("path", s.path),
 			zap.String("because", why(err)))
 	}
