@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -67,19 +66,6 @@ func (c Client) refused(host, why string, cause error) error {
 		host, why), cause}
 }
 
-// patient is a connection with a client's certificate. A host that refuses it may close the connection while the request
-// is written, but has sent an alert, which says why. A write to a closed connection is no error, so the reader reports
-// the alert, or that the connection has ended.
-type patient struct{ net.Conn }
-
-func (p patient) Write(b []byte) (n int, err error) {
-	n, err = p.Conn.Write(b)
-	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
-		return len(b), nil
-	}
-	return n, err
-}
-
 // alerts are those of RFC 8446 section 6.2 about a client certificate, in the words of crypto/tls.
 var alerts = []string{"bad certificate", "unsupported certificate", "revoked certificate", "expired certificate",
 	"unknown certificate", "unknown certificate authority", "access denied", "certificate required"}
@@ -105,7 +91,7 @@ func (c Client) explain(host string, err error) error {
 }
 
 // watch returns a context that sees the connection of a request, and explain for the request's error. In TLS 1.3 the
-// host judges the certificate when the request may be on its way, but reads nothing of it before.
+// host judges the certificate when the request may be on its way.
 func (c Client) watch(ctx context.Context, host string) (watched context.Context, explain func(error) error) {
 	if c.Certificate == nil {
 		return ctx, func(err error) error { return err }

@@ -11,4 +11,4 @@ func Dial(ctx context.Context, d *Dialer, address string) (net.Conn, Via, error)
 }
 
 // Patient is how a connection with a client's certificate is written.
-func Patient(c net.Conn) net.Conn { return patient{c} }
+func Patient(c net.Conn) net.Conn { return counted{stream: c.(stream), patient: true} }

@@ -62,9 +62,6 @@ func (d *tlsDialer) dial(ctx context.Context, network, address string) (net.Conn
 	asked := client.present(config)
 	handshake, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	if client.Certificate != nil {
-		conn = patient{conn}
-	}
 	secure := tls.Client(conn, config)
 	if err := secure.HandshakeContext(handshake); err != nil {
 		_ = conn.Close()
