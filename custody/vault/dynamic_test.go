@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/test/check"
@@ -91,13 +93,17 @@ path "sys/leases/revoke/database/creds/reports/*" { capabilities = ["update"] }
 		t.Errorf("%v outlive the process; want %s, which ends by itself", all, before)
 	}
 
-	denied := open(t, vault.Options{Now: c.now}).Secrets(&vault.TokenFile{Path: write(t, server.TokenFor(t, "database-2",
+	core, logged := observer.New(zap.WarnLevel)
+	denied := open(t, vault.Options{Now: c.now, Log: zap.New(core)}).Secrets(&vault.TokenFile{Path: write(t, server.TokenFor(t, "database-2",
 		may, time.Hour))}).Secret("database/creds/reports", 0)
 	s = denied
 	before = user()
 	c.add(110 * time.Second)
 	if user() == before {
 		t.Error("a lease is renewed without the right")
+	}
+	if logged.FilterMessageSnippet("lease is not renewed").Len() != 1 {
+		t.Errorf("logged %v", logged.All())
 	}
 }
 

@@ -202,6 +202,10 @@ func (s *Secret) renew(ctx context.Context) (held, bool) {
 	}
 	renewed, err := s.session.write(ctx, "sys/leases/renew/"+h.lease.id,
 		map[string]any{"increment": int(h.lease.length.Seconds())})
+	if err != nil {
+		s.session.server.o.Log.Warn("a credential's lease is not renewed; a new secret replaces it",
+			zap.String("path", s.path), zap.String("because", why(err)))
+	}
 	if err != nil || renewed == nil || seconds(renewed) < h.lease.length/2 {
 		return held{}, false
 	}
