@@ -110,9 +110,6 @@ func (c *call) send(out *http.Request, cancel context.CancelFunc, credential cre
 	}
 	if err != nil {
 		err = upstream.Classify(cmp.Or(outlived(out.Context()), c.streamed.Failed(), c.turnedAway(), err))
-		if errors.Is(err, refusal.New("upstream_client_refused", "")) {
-			c.certificate.Refused()
-		}
 		c.unanswered(err)
 		c.permit.Settle(0, err)
 		return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"os/exec"
 	"slices"
 	"strings"
@@ -391,6 +392,14 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("%d calls arrived", len(p.sent))
 		}
 	})
+	t.Run("the upstream refuses the client certificate after it was sent", func(t *testing.T) {
+		p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) { o.Transport = refusesClient{} })
+		p.send("POST", "/posts", "{}")
+		p.wantLast(1, ledger.Record{State: ledger.StateIndeterminate, Code: "upstream_client_refused"})
+		if len(p.roles.unsent) != 0 {
+			t.Errorf("given back %q", p.roles.unsent)
+		}
+	})
 	t.Run("the agent goes away", func(t *testing.T) {
 		arrived, answer := make(chan struct{}), make(chan struct{})
 		p := newPostRig(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -655,4 +664,12 @@ func TestTimeoutOfAnAnswer(t *testing.T) {
 			t.Fatal("no answer begins")
 		}
 	}
+}
+
+// refusesClient is an upstream that takes a connection, and then says that it does not take the client certificate.
+type refusesClient struct{}
+
+func (refusesClient) RoundTrip(r *http.Request) (*http.Response, error) {
+	httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
+	return nil, refusal.New("upstream_client_refused", "bad certificate")
 }

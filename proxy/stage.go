@@ -51,8 +51,6 @@ func (c *call) answers() { c.stage = answered }
 // unanswered sets the state of a call that ended in err instead of an answer.
 func (c *call) unanswered(err error) {
 	switch {
-	case errors.Is(err, refusal.New("upstream_client_refused", "")):
-		c.record.State = ledger.StateFailed // in the handshake, so the upstream read nothing
 	case c.connections.got.Load():
 		c.record.State = ledger.StateIndeterminate // part may have been sent
 	case !c.intended() && errors.Is(err, refusal.New("egress_address_denied", "")):

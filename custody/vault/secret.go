@@ -202,6 +202,10 @@ func (s *Secret) renew(ctx context.Context) (held, bool) {
 	}
 	renewed, err := s.session.write(ctx, "sys/leases/renew/"+h.lease.id,
 		map[string]any{"increment": int(h.lease.length.Seconds())})
+	if err != nil {
+		s.session.server.o.Log.Warn("a credential's lease is not renewed; a new secret replaces it",
+			zap.String("path", s.path), zap.String("because", why(err)))
+	}
 	if err != nil || renewed == nil || seconds(renewed) < h.lease.length/2 {
 		return held{}, false
 	}
@@ -263,7 +267,9 @@ func (s *Secret) giveBack(ctx context.Context) {
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if _, err := s.session.client.Logical().WriteWithContext(within, "sys/leases/revoke/"+id, nil); err != nil {
+	_, err := s.session.client.Logical().WriteWithContext(within, "sys/leases/revoke/"+id,
+		map[string]any{"sync": false}) // the database may take longer
+	if err != nil {
 		s.session.server.o.Log.Warn("a credential's lease is not given back; it ends by itself", zap.String("path", s.path),
 			zap.String("because", why(err)))
 	}

@@ -106,7 +106,8 @@ func TestSecretVersion(t *testing.T) {
 		server.Write(t, "kv-versions/data/api", map[string]any{"data": map[string]any{"token": token}})
 	}
 	all := secrets(t, &clock{t: time.Now()}, "kv-versions",
-		selfPolicy+`path "kv-versions/data/api" { capabilities = ["read"] }`)
+		selfPolicy+`path "kv-versions/data/api" { capabilities = ["read"] }
+path "kv-first/data/api" { capabilities = ["read"] }`)
 	wantSecret(t, all.Secret("kv-versions/data/api", 2), "two")
 	wantSecret(t, all.Secret("kv-versions/data/api", 0), "three")
 	server.Write(t, "kv-versions/destroy/api", map[string]any{"versions": []int{2}})
@@ -114,6 +115,11 @@ func TestSecretVersion(t *testing.T) {
 		_, err := token(t.Context(), all.Secret("kv-versions/data/api", version))
 		check.WantCode(t, err, "custody_unavailable", want)
 	}
+
+	server.Mount(t, "kv-first", "kv", map[string]string{"version": "1"}) // which ignores the version
+	server.Write(t, "kv-first/data/api", map[string]any{"token": "latest"})
+	_, err := token(t.Context(), all.Secret("kv-first/data/api", 2))
+	check.WantCode(t, err, "custody_unavailable", "no version 2")
 }
 
 func TestSecretUnavailable(t *testing.T) {

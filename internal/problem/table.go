@@ -156,7 +156,7 @@ var table = collect(map[string][]row{
 		{"upstream_tls_failed", 502, agents, "The TLS handshake with the upstream failed",
 			"Check the upstream's TLS; nothing was sent."},
 		{"upstream_client_refused", 502, agents, "The upstream does not take the client certificate",
-			"Replace the rule's clientCertificate, or have the API trust its CA; the API read nothing."},
+			"Replace the rule's clientCertificate, or have the API trust its CA."},
 		{"upstream_proxy_unreachable", 502, agents, "The upstream proxy does not answer",
 			"Start it, or correct upstreamProxy.url; nothing was sent."},
 		{"upstream_proxy_refused", 502, agents, "The upstream proxy does not allow the connection",

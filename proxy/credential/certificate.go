@@ -33,8 +33,7 @@ func NewCertificate(rule string, source Source, now func() time.Time) *Certifica
 // Presented is a client certificate for one call. The zero Presented is none.
 type Presented struct {
 	upstream.Client
-	value  Value
-	source Source
+	value Value
 }
 
 // Resolve gets the certificate for one call. Its errors are like those of [Source].
@@ -60,7 +59,9 @@ func (c *Certificate) resolve(ctx context.Context) (p Presented, err error) {
 		}
 		var pair tls.Certificate
 		if pair, err = tls.X509KeyPair([]byte(v.Certificate), []byte(v.Secret)); err == nil {
-			p = Presented{upstream.Client{Name: c.rule, Certificate: &pair}, v, c.source}
+			// Vault then issues another one for the next use.
+			refused := func() { c.source.Refused(v) }
+			p = Presented{upstream.Client{Name: c.rule, Certificate: &pair, Refused: refused}, v}
 			c.last.Store(&p)
 			return p, c.valid(pair.Leaf)
 		}
@@ -75,9 +76,6 @@ func (c *Certificate) valid(leaf *x509.Certificate) error {
 	}
 	return nil
 }
-
-// Refused reports that the API refused the certificate. Vault then issues another one for the next use.
-func (p Presented) Refused() { p.source.Refused(p.value) }
 
 // Hash returns the request proof's accessTokenHash of a post without a credential: the SHA-256 of the form and the
 // certificate's own SHA-256.
@@ -100,9 +98,6 @@ func (c *Certificate) Stats() Stats {
 
 // Format keeps the key out of logs and errors.
 func (*Certificate) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
-
-// Format keeps the key out of logs and errors.
-func (Presented) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
 // maxPEM bounds a file of a client certificate, in bytes.
 const maxPEM = 1 << 20

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http/httptrace"
 	"slices"
@@ -18,7 +19,14 @@ import (
 type Client struct {
 	Name        string // tells clients apart; their certificates may be renewed
 	Certificate *tls.Certificate
+	Refused     func() // called when a host refuses the certificate; may be nil
 }
+
+// Format keeps the key out of logs and errors.
+func (Client) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
+
+// MarshalJSON does so too.
+func (Client) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }
 
 type clientKey struct{}
 
@@ -51,6 +59,9 @@ func (c Client) present(config *tls.Config) (asked func() bool) {
 }
 
 func (c Client) refused(host, why string, cause error) error {
+	if c.Refused != nil {
+		c.Refused()
+	}
 	return upstreamError{refusal.New("upstream_client_refused", "%s does not take the client certificate of the rule: %s",
 		host, why), cause}
 }
@@ -80,7 +91,7 @@ func (c Client) explain(host string, err error) error {
 }
 
 // watch returns a context that sees the connection of a request, and explain for the request's error. In TLS 1.3 the
-// host judges the certificate when the request may be on its way, but reads nothing of it before.
+// host judges the certificate when the request may be on its way.
 func (c Client) watch(ctx context.Context, host string) (watched context.Context, explain func(error) error) {
 	if c.Certificate == nil {
 		return ctx, func(err error) error { return err }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -54,18 +55,21 @@ func asking(t *testing.T, p protocol, version uint16, auth tls.ClientAuthType, c
 }
 
 func sendAs(t *testing.T, via http.RoundTripper, up *httptest.Server, method string, c upstream.Client) (
-	connection, client string, err error) {
+	connection, client string, way upstream.Via, err error) {
 	t.Helper()
 	ctx := upstream.WithClient(upstream.WithParty(t.Context(), "party", context.Background()), c)
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		way = upstream.ViaOf(got.Conn)
+	}})
 	q, err := http.NewRequestWithContext(ctx, method, "https://"+at(0, up), http.NoBody)
 	must(t, err)
 	resp, err := via.RoundTrip(q)
 	if err != nil {
-		return "", "", err
+		return "", "", way, err
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)
 	must(t, resp.Body.Close())
-	return resp.Header.Get("X-Connection"), resp.Header.Get("X-Client"), nil
+	return resp.Header.Get("X-Connection"), resp.Header.Get("X-Client"), way, nil
 }
 
 // The upstream sees the call's own client on each connection: no pool, no resumed session and no proxy's tunnel lends a
@@ -87,10 +91,11 @@ func TestClients(t *testing.T) {
 						client upstream.Client
 						want   string
 					}{{none, ""}, {a, "a"}, {none, ""}, {b, "b"}, {a, "a"}, {a, "a"}, {renewed, "a-renewed"}, {none, ""}} {
-						on, got, err := sendAs(t, via, up, method, tt.client)
+						on, got, way, err := sendAs(t, via, up, method, tt.client)
 						must(t, err)
-						if before, known := seen[on]; got != tt.want || known && before != got {
-							t.Errorf("%s, TLS %x: %q is %q on a connection of %q", p, version, tt.want, got, before)
+						if before, known := seen[on]; got != tt.want || known && before != got ||
+							(way == upstream.ViaProxy) != (via == proxied) {
+							t.Errorf("%s, TLS %x: %q is %q on a connection of %q, %s", p, version, tt.want, got, before, way)
 						}
 						seen[on] = got
 					}
@@ -104,7 +109,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// An upstream that does not take the certificate reads nothing.
+// An upstream that does not take the certificate reads nothing, and the certificate's source is told.
 func TestClientRefused(t *testing.T) {
 	ca, other := tlstest.New(t), tlstest.New(t)
 	good, unknown := clientOf(t, ca, "a", nil), clientOf(t, other, "a", nil)
@@ -121,15 +126,41 @@ func TestClientRefused(t *testing.T) {
 		for _, p := range []protocol{http1, http2} {
 			for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 				up, reads := asking(t, p, version, tt.auth, ca)
-				_, _, err := sendAs(t, newTestTransport(t, up), up, "GET", tt.client)
+				told := false
+				tt.client.Refused = func() { told = true }
+				_, _, _, err := sendAs(t, newTestTransport(t, up), up, "GET", tt.client)
 				wantCode(t, err, "upstream_client_refused")
-				if err == nil || !strings.Contains(err.Error(), tt.says) || reads.Load() != 0 {
+				if err == nil || !strings.Contains(err.Error(), tt.says) || reads.Load() != 0 || !told {
 					t.Errorf("%s, %s, TLS %x: %d requests, %v", name, p, version, reads.Load(), err)
 				}
 			}
 		}
 	}
 	up, _ := asking(t, http1, tls.VersionTLS13, tls.RequireAndVerifyClientCert, ca)
-	_, _, err := sendAs(t, newTestTransport(t, up), up, "GET", upstream.Client{})
+	_, _, _, err := sendAs(t, newTestTransport(t, up), up, "GET", upstream.Client{})
 	wantCode(t, err, "upstream_lost") // no rule's certificate was refused
+}
+
+// Why the upstream closed the connection is read even if a write comes too late.
+func TestClientPatient(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	must(t, err)
+	defer conn.Close()
+	there, err := l.Accept()
+	must(t, err)
+	_, err = there.Write([]byte("alert"))
+	must(t, err)
+	must(t, there.(*net.TCPConn).SetLinger(0))
+	must(t, there.Close())
+	n, err := upstream.Patient(conn).Write([]byte("request"))
+	if n != len("request") || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	said, err := io.ReadAll(io.LimitReader(conn, int64(len("alert"))))
+	if string(said) != "alert" || err != nil {
+		t.Errorf("%q, %v", said, err)
+	}
 }

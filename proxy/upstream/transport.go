@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -188,13 +189,24 @@ func (t *Transport) connect(ctx context.Context, _, address string) (net.Conn, e
 		free()
 		return nil, err
 	}
-	return counted{conn, via, free}, nil
+	return counted{conn, via, free, clientOf(ctx).Certificate != nil}, nil
 }
 
 type counted struct {
 	stream
-	via  Via
-	free func()
+	via     Via
+	free    func()
+	patient bool // for a client's certificate
+}
+
+// Write succeeds on a patient connection that the host has closed. A host that refuses the certificate may do so while
+// the request is written, but has sent an alert, which says why: so the reader reports that, or the connection's end.
+func (c counted) Write(b []byte) (n int, err error) {
+	n, err = c.stream.Write(b)
+	if c.patient && (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) {
+		return len(b), nil
+	}
+	return n, err
 }
 
 func (c counted) Close() error {
@@ -351,8 +363,8 @@ type upstreamError struct {
 
 func (e upstreamError) Unwrap() []error { return []error{e.Refusal, e.cause} }
 
-// Classify gives an error of a transport or body its code, unless it has one. After upstream_timeout, upstream_lost and
-// client_gone the request may have arrived; after all others nothing was sent, or the upstream read none of it.
+// Classify gives an error of a transport or body its code, unless it has one. After upstream_timeout, upstream_lost,
+// upstream_client_refused and client_gone the request may have arrived; after all others nothing was sent.
 func Classify(err error) error {
 	var refused *refusal.Refusal
 	var timeout net.Error

@@ -187,7 +187,7 @@ func TestDynamicCredentials(t *testing.T) {
 	call("POST", "https://"+clients, "/files", "custody_unavailable", http.StatusServiceUnavailable)
 	certify(ca, nil)
 	all()
-	for code, state := range map[string]ledger.State{"upstream_client_refused": ledger.StateFailed,
+	for code, state := range map[string]ledger.State{"upstream_client_refused": ledger.StateIndeterminate,
 		"custody_unavailable": ledger.StateRefused} {
 		if got := v.RecordsOf(t, "with-files", code); len(got) != 1 || got[0].State != state {
 			t.Errorf("%s: %.2000s", code, fmt.Sprintf("%+v", got))
