@@ -134,17 +134,19 @@ const maxAnswerAge, maxAnswerSkew = time.Minute, 5 * time.Minute
 
 // VerifyAnswer verifies an API's signature on its answer to a request, and returns it with the SHA-256 of the body,
 // which is still to be compared. It refuses with answer_unsigned. Records keep what the signature covers: so out must
-// have no credential in its URL, and no other fields of it may be covered.
+// have no credential in its URL, and the signature must cover nothing but [AnswerComponents].
 func VerifyAnswer(out *http.Request, resp *http.Response, keys httpsig.Keys, now time.Time) (*ledger.Answer,
 	[sha256.Size]byte, error) {
 	digest, err := httpsig.ReadContentDigest(resp.Header)
 	var s httpsig.Signed
 	if err == nil {
 		s, err = httpsig.Verify(&httpsig.Message{Status: resp.StatusCode, Header: resp.Header,
-			Request: &httpsig.Message{Method: out.Method, Target: out.URL, Header: http.Header{
-				"Content-Digest": out.Header["Content-Digest"], idempotencyKey: out.Header[idempotencyKey]}}},
+			Request: &httpsig.Message{Method: out.Method, Target: out.URL, Header: out.Header}},
 			httpsig.Expected{Components: AnswerComponents(), Keys: keys, Tag: AnswerTag, Now: now, MaxAge: maxAnswerAge,
 				Skew: maxAnswerSkew})
+	}
+	if err == nil && strings.Count(s.Base, "\n") != len(AnswerComponents()) { // a line each
+		err = errors.New("the signature covers more than it has to, which a record would keep")
 	}
 	if err != nil {
 		return nil, digest, refusal.New("answer_unsigned", "the API answered %d without its own signature on it",

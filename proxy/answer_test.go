@@ -116,7 +116,7 @@ func TestAnswersInTheAPIsOwnWords(t *testing.T) {
 	}
 }
 
-// TestSignedAnswersKeepCredentialsOutOfRecords signs more of the request than the API has to.
+// TestSignedAnswersKeepCredentialsOutOfRecords signs more than the API has to.
 func TestSignedAnswersKeepCredentialsOutOfRecords(t *testing.T) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	must(t, err)
@@ -137,11 +137,16 @@ func TestSignedAnswersKeepCredentialsOutOfRecords(t *testing.T) {
 		{"the whole query", inQuery, "key=" + secretToken, nil, false},
 		{"the query by itself", inQuery, "key=" + secretToken, []string{"@query;req"}, false},
 		{"the header", inHeader, "", []string{"authorization;req"}, false},
+		{"a field of the answer that repeats the header", inHeader, "", []string{"x-asked"}, false},
+		{"a cookie", inHeader, "", []string{"set-cookie"}, false},
 		{"what it has to", inHeader, "", nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPostRig(t, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Content-Digest", httpsig.ContentDigest(sha256.Sum256(nil)))
+				if len(tt.also) > 0 && !strings.Contains(tt.also[0], ";") {
+					w.Header().Set(tt.also[0], r.Header.Get("Authorization"))
+				}
 				asked := &httpsig.Message{Method: r.Method, Header: r.Header,
 					Target: &url.URL{Scheme: "https", Host: r.Host, Path: r.URL.Path, RawQuery: tt.query}}
 				must(t, httpsig.Sign(&httpsig.Message{Status: http.StatusOK, Header: w.Header(), Request: asked}, "actionproof",

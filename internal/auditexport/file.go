@@ -25,7 +25,8 @@ type File struct {
 	path   string
 	format Format
 	f      *os.File        // nil until the first Write, and after a failure
-	wrote  map[string]bool // ids of the last records
+	found  map[string]bool // ids of the last records when it was opened: any of them may come again, however late
+	wrote  map[string]bool // ids of the last records since then
 }
 
 // NewFile returns the file at path, which the first Write opens.
@@ -98,7 +99,7 @@ func (d *File) trim() error {
 
 // recall notes the last records of this file, and of the last one beside it whose name begins with its name.
 func (d *File) recall() error {
-	d.wrote = make(map[string]bool)
+	d.found, d.wrote = make(map[string]bool), make(map[string]bool)
 	if err := d.recallOf(d.f); err != nil {
 		return err
 	}
@@ -130,7 +131,7 @@ func (d *File) recallOf(f *os.File) error {
 	end, err := readTail(f)
 	lines := slices.Collect(bytes.Lines(end))
 	for _, line := range lines[max(0, len(lines)-2*batch):] {
-		d.wrote[idOf(line)] = true
+		d.found[idOf(line)] = true
 	}
 	return err
 }
@@ -142,7 +143,7 @@ func (d *File) append(records []ledger.Export) error {
 	}
 	lines := make([]byte, 0, size)
 	for _, r := range records {
-		if d.wrote[r.ID] {
+		if d.found[r.ID] || d.wrote[r.ID] {
 			continue
 		}
 		var err error

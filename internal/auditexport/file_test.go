@@ -217,6 +217,19 @@ func TestFile(t *testing.T) {
 	check.Must(t, os.Remove(path), write(f, "e"), f.Close(), f.Close())
 	check.WantEqual(t, strings.Join(ids(t, path), " "), "e")
 
+	f = auditexport.NewFile(path, auditexport.Formats["json"]) // after a crash between the write of e and its note
+	for i := range 10 {
+		older := make([]string, 256) // calls that began before e, and that the crash has ended
+		for j := range older {
+			older[j] = fmt.Sprintf("older_%d_%d", i, j)
+		}
+		check.Must(t, write(f, older...))
+	}
+	check.Must(t, write(f, "e", "f"), f.Close())
+	if all := ids(t, path); all[0] != "e" || len(all) != 2562 || all[2561] != "f" {
+		t.Errorf("%d records, the last is %s", len(all), all[len(all)-1])
+	}
+
 	full := auditexport.NewFile("/dev/full", auditexport.Formats["json"])
 	if err := write(full, "a"); err == nil {
 		t.Error("a full disk takes records")
