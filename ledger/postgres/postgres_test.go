@@ -163,8 +163,8 @@ func TestExportsOfReplicas(t *testing.T) {
 		}
 	}
 	one, two := replica("one"), replica("two")
-	for id, l := range map[string]*postgres.Ledger{"post_1": one, "post_2": two} {
-		r := post(id)
+	for i, l := range []*postgres.Ledger{one, two} {
+		r := post(fmt.Sprint("post_", i+1))
 		r.State = ledger.StateRefused
 		check.Must(t, l.Add(t.Context(), r))
 	}

@@ -66,7 +66,7 @@ func (c Client) refused(host, why string, cause error) error {
 		host, why), cause}
 }
 
-// alerts are those of RFC 8446 section 6.2 about a client certificate, in the words of crypto/tls.
+// alerts are those of RFC 8446 section 6.2 about a client certificate, as crypto/tls names them.
 var alerts = []string{"bad certificate", "unsupported certificate", "revoked certificate", "expired certificate",
 	"unknown certificate", "unknown certificate authority", "access denied", "certificate required"}
 
