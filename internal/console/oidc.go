@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -226,9 +227,9 @@ func (p *provider) roleOf(claim json.RawMessage) role {
 	return nothing
 }
 
-// failLogin shows and logs why a login at the provider failed.
+// failLogin logs why a login at the provider failed. The browser, which may be a stranger's, does not learn it: what the
+// provider answers to the console can repeat the client's secret.
 func (s *Server) failLogin(w http.ResponseWriter, err error) {
-	refused := refusal.New("console_login_failed", "the OpenID provider %s: %.400s", s.provider.Issuer, err)
-	s.Log.Warn("login failed", zap.Error(refused))
-	fail(w, refused)
+	s.Log.Warn("login failed", zap.Error(fmt.Errorf("the OpenID provider %s: %.400s", s.provider.Issuer, err)))
+	fail(w, refusal.New("console_login_failed", "the login at %s failed: the console's log says why", s.provider.Issuer))
 }

@@ -31,6 +31,8 @@ type idp struct {
 	claims map[string]any             // besides those of a good token, or in place of them
 	token  func(claims []byte) string // nil signs the claims with key
 	plain  string                     // the name of an endpoint without TLS
+	more   string                     // a member of its metadata
+	fails  http.HandlerFunc           // answers for a code, if not nil
 }
 
 func newIDP(t *testing.T) *idp {
@@ -38,7 +40,13 @@ func newIDP(t *testing.T) *idp {
 	check.Must(t, err)
 	p := &idp{t: t, key: key}
 	mux := http.NewServeMux()
-	p.Server = httptest.NewTLSServer(mux)
+	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.fails != nil && r.URL.Path == "/token" {
+			p.fails(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	t.Cleanup(p.Close)
 	answer := func(path string, status int, value func(r *http.Request) any) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
@@ -54,6 +62,9 @@ func newIDP(t *testing.T) *idp {
 	answer("/.well-known/openid-configuration", 0, func(*http.Request) any {
 		found := map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/auth", "token_endpoint": p.URL + "/token",
 			"jwks_uri": p.URL + "/jwks", "id_token_signing_alg_values_supported": []string{"EdDSA", "HS256", "none"}}
+		if p.more != "" {
+			found["more"] = p.more
+		}
 		if p.plain != "" {
 			found[p.plain] = strings.Replace(p.URL, "https", "http", 1) + "/" + p.plain
 		}
@@ -273,7 +284,22 @@ func TestHostileProvider(t *testing.T) {
 		check.WantEqual(t, a.back(t, a.leave(t, p, "")), "console_login_failed")
 	}
 	p := newIDP(t)
+	p.more = strings.Repeat("x", maxAnswer)
+	check.WantEqual(t, said(t, p.team(t).ask(http.MethodGet, "/login/provider", "")), "console_login_failed")
+
+	p = newIDP(t)
+	p.fails = func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "bad request by "+r.PostFormValue("client_id"), http.StatusBadRequest)
+	}
 	a := p.team(t)
+	resp := a.ask(http.MethodGet, link(callback, "code", "good", "state", a.leave(t, p, "")), "")
+	if page, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(page), "console_login_failed") ||
+		strings.Contains(string(page), "bad request") {
+		t.Errorf("the page of a failed login is %s, %v", page, err)
+	}
+
+	p = newIDP(t)
+	a = p.team(t)
 	p.Close()
 	check.WantEqual(t, said(t, a.ask(http.MethodGet, "/login/provider", "")), "console_login_failed")
 }
