@@ -164,6 +164,7 @@ func TestRate(t *testing.T) {
 	}
 	n.Delivered(t, 151, s.Receipts[:150]...)
 	n.Delivered(t, 151, s.Receipts[:150]...)
+	must(t, n.Believe(nodetest.Believed(t, n.Kit))) // which refills nothing
 	r := n.Deliver(t, s.Receipts[150:]...)
 	wantCode(t, r.Err, "rate_limited")
 	later, ok := r.Err.(interface{ RetryAfter() int })

@@ -41,4 +41,8 @@ func TestShelfIsBounded(t *testing.T) {
 	if s.byKey.Total() != 1 {
 		t.Errorf("%d receipts", s.byKey.Total())
 	}
+	again, _, _ := s.take(t.Context(), often)
+	if s.weigh(often, one, 2000); again == one || s.byKey.Total() != 2 {
+		t.Errorf("a dropped session still has a weight: %d receipts", s.byKey.Total())
+	}
 }

@@ -155,6 +155,7 @@ func why(err error) string {
 	var timeout net.Error
 	var other *tls.CertificateVerificationError
 	var alert *net.OpError
+	var name *net.DNSError
 	switch {
 	case errors.As(err, &other):
 		return "its certificate is " + other.Err.Error()
@@ -166,6 +167,10 @@ func why(err error) string {
 		return "the caller has gone"
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return "it took too long"
+	case errors.As(err, &name):
+		return "its name cannot be resolved"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "it speaks no TLS"
 	}
 	return "the connection was closed or broke"
 }

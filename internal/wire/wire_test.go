@@ -89,6 +89,9 @@ func TestCallSaysWhy(t *testing.T) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}}}
 	}
+	nameless := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}
+	}}}
 	file := filepath.Join(t.TempDir(), "file")
 	check.Must(t, os.WriteFile(file, nil, 0o600))
 	ended, cancel := context.WithCancel(t.Context())
@@ -106,6 +109,9 @@ func TestCallSaysWhy(t *testing.T) {
 		{t.Context(), s.Client(), s.URL + "/closes", "the peer does not answer (the connection was closed or broke)"},
 		{late, s.Client(), s.URL + "/hangs", "the peer does not answer (it took too long)"},
 		{ended, s.Client(), s.URL + "/hangs", "the peer does not answer (the caller has gone)"},
+		{t.Context(), s.Client(), "https" + strings.TrimPrefix(s.URL, "http") + "/double",
+			"the peer does not answer (it speaks no TLS)"},
+		{t.Context(), nameless, "http://no-such.example/", "the peer does not answer (its name cannot be resolved)"},
 	} {
 		err := wire.Peer{HTTP: tt.client, Name: "the peer", Unavailable: "gate_unavailable"}.Call(tt.ctx, tt.url, ask{},
 			&ask{})

@@ -60,6 +60,7 @@ func Write(t testing.TB, to io.Writer, n int, seed uint64) {
 	t.Helper()
 	m := &maker{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), out: json.NewEncoder(to)}
 	m.out.SetEscapeHTML(false)
+	m.emptyTexts()
 	for made := 0; made < n; made += perTrust {
 		m.deployment()
 		for !m.trusted() { // until a trust is accepted

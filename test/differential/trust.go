@@ -2,6 +2,7 @@ package differential
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -73,6 +74,11 @@ func (m *maker) trusted() bool {
 	for _, text := range []*string{&f.Registry, &f.Manifest, &f.Bundle} { // a line of JSON holds no other bytes
 		*text = strings.ToValidUTF8(*text, "\uFFFD")
 	}
+	return m.open(f)
+}
+
+// open writes a trust, and reports whether the gate accepts it.
+func (m *maker) open(f Trust) bool {
 	j, err := open(f)
 	status, code := "verified", "ok"
 	if err != nil {
@@ -82,6 +88,35 @@ func (m *maker) trusted() bool {
 	}
 	m.write(Line{Trust: &f, Status: status, Code: code})
 	return err == nil
+}
+
+// emptyTexts writes a trust for each list of a manifest with all policies, with an empty text in the list.
+func (m *maker) emptyTexts() {
+	m.kit = gatetest.New(m.t, gatetest.Autonomous, gatetest.Speaking, gatetest.Signing)
+	f := m.files()
+	var manifest map[string]any
+	check.Must(m.t, json.Unmarshal([]byte(f.Manifest), &manifest))
+	m.emptyTextsIn(manifest, func(name string) {
+		m.clock(m.kit.Clock.Now())
+		m.fault = "manifest: empty text in " + name
+		raw, err := json.Marshal(manifest)
+		check.Must(m.t, err)
+		f.Manifest = string(raw)
+		m.open(f)
+	})
+}
+
+func (m *maker) emptyTextsIn(object map[string]any, changed func(name string)) {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		switch v := object[name].(type) {
+		case map[string]any:
+			m.emptyTextsIn(v, func(inner string) { changed(name + "." + inner) })
+		case []any:
+			object[name] = append(slices.Clip(v), "")
+			changed(name)
+			object[name] = v
+		}
+	}
 }
 
 // files are the deployment's own.

@@ -164,8 +164,7 @@ export function fits(shape: Shape, value: Json, loosely = false): boolean {
     }
     there++;
     const member = value[name]!;
-    const loose = loosely && (!optional || typeof type === 'object');
-    if (!is(type, member, loose) || (optional && isEmpty(member))) return false;
+    if (!is(type, member, loosely) || (optional && isEmpty(member))) return false;
   }
   return Object.keys(value).length === there;
 }
