@@ -141,6 +141,9 @@ func (a *asking) leave(t *testing.T, p *idp, to string) (state string) {
 func (a *asking) back(t *testing.T, state string, more ...string) (code string) {
 	t.Helper()
 	resp := a.ask(http.MethodGet, link(callback, append([]string{"code", "good", "state", state}, more...)...), "")
+	if all := resp.Cookies(); len(all) == 0 || all[0].Name != "__Host-console-login" || all[0].MaxAge >= 0 {
+		t.Errorf("the browser keeps the attempt: %v", all)
+	}
 	for _, c := range resp.Cookies() {
 		if c.Name == "__Host-console" {
 			check.WantEqual(t, c.SameSite, http.SameSiteStrictMode)
@@ -297,6 +300,14 @@ func TestHostileProvider(t *testing.T) {
 		strings.Contains(string(page), "bad request") {
 		t.Errorf("the page of a failed login is %s, %v", page, err)
 	}
+
+	p.fails = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("again") {
+			t.Error("the console sends a code and its secret where the provider's answer leads")
+		}
+		http.Redirect(w, r, p.URL+"/token?again", http.StatusTemporaryRedirect)
+	}
+	check.WantEqual(t, a.back(t, a.leave(t, p, "")), "console_login_failed")
 
 	p = newIDP(t)
 	a = p.team(t)
