@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"testing"
 	"time"
 
@@ -133,6 +134,23 @@ func TestSchemas(t *testing.T) {
 	}
 	c.refusedGet("not_found", "/v1/schemas/other")
 	c.refusedGet("not_found", "/v1/schemas/..%2Fsignal")
+}
+
+// TestMadeUpDecisionsCost: each costs a signature check, and counts twice.
+func TestMadeUpDecisionsCost(t *testing.T) {
+	c := newCaller(t)
+	for _, path := range []string{"/v1/disputes/dsp_1/resolution", "/v1/disputes/clock"} {
+		c.from = "192.0.2." + strconv.Itoa(len(path)) + ":7"
+		n := 0
+		for ; n < 1000; n++ {
+			if w, _ := c.do("POST", path, "", []byte(`{}`)); w.StatusCode == http.StatusTooManyRequests {
+				break
+			}
+		}
+		if n > 3*api.DefaultRate { // of 5
+			t.Errorf("%s: %d made-up decisions", path, n)
+		}
+	}
 }
 
 func TestRefusedDisputes(t *testing.T) {
