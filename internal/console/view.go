@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/internal/terminal"
@@ -23,22 +24,21 @@ type view struct {
 //go:embed pages
 var pages embed.FS
 
-// templates are the pages by name. Each has the layout and the parts.
-var templates = parse("now", "feed", "post", "sessions", "session", "agents", "keys", "manifest", "login", "entered", "error")
-
-func parse(names ...string) map[string]*template.Template {
+// templates returns the pages by name. Each has the layout and the parts. Only a console parses them: that takes 10 ms.
+var templates = sync.OnceValue(func() map[string]*template.Template {
 	all := make(map[string]*template.Template)
-	for _, name := range names {
+	for _, name := range []string{"now", "feed", "post", "sessions", "session", "agents", "keys", "manifest", "login",
+		"entered", "error"} {
 		t := template.New("layout.html").Funcs(functions)
 		all[name] = template.Must(t.ParseFS(pages, "pages/layout.html", "pages/parts.html", "pages/"+name+".html"))
 	}
 	return all
-}
+})
 
 // write writes the page only once it is whole.
 func (v view) write(w http.ResponseWriter, status int) {
 	var page bytes.Buffer
-	if err := templates[v.Name].Execute(&page, v); err != nil {
+	if err := templates()[v.Name].Execute(&page, v); err != nil {
 		http.Error(w, "the page cannot be shown: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
