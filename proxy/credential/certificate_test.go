@@ -64,9 +64,9 @@ func TestCertificateFiles(t *testing.T) {
 	wants("private key does not match public key")
 	tlstest.Replace(t, key, secondKey)
 	wants("")
-	now = now.Add(time.Hour)
+	now = now.Add(2 * time.Hour)
 	wants("is valid from")
-	now = now.Add(-3 * time.Hour)
+	now = now.Add(-4 * time.Hour)
 	wants("is valid from")
 	if s := c.Stats(); s.Failures != 4 || s.End.IsZero() || s.Read.IsZero() {
 		t.Errorf("%+v", s)
