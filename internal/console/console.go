@@ -43,7 +43,7 @@ type Options struct {
 	Judge func(context.Context, admin.Record) ([]Result, error)
 	// URL is the address of the console as browsers see it. With a Team it begins with https.
 	URL *url.URL
-	// Team says who else may log in; nil lets only the holders of one-time codes.
+	// Team admits members of an OpenID provider's groups. If it is nil, only one-time codes open a session.
 	Team *config.Console
 	Now  func() time.Time
 	Log  *zap.Logger

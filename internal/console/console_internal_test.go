@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
@@ -24,6 +25,7 @@ type asking struct {
 	*Server
 	now    time.Time
 	cookie string
+	logged *observer.ObservedLogs
 }
 
 func newAsking(t *testing.T, at string) *asking {
@@ -35,8 +37,9 @@ func newTeam(t *testing.T, at string, team *config.Console) *asking {
 	t.Helper()
 	u, err := url.Parse(at)
 	check.Must(t, err)
-	a := &asking{now: time.Unix(1_800_000_000, 0)}
-	a.Server = New(Options{Admin: "unix:/nowhere/admin.sock", URL: u, Team: team, Log: zap.NewNop(),
+	core, logged := observer.New(zap.WarnLevel)
+	a := &asking{now: time.Unix(1_800_000_000, 0), logged: logged}
+	a.Server = New(Options{Admin: "unix:/nowhere/admin.sock", URL: u, Team: team, Log: zap.New(core),
 		Now: func() time.Time { return a.now }})
 	return a
 }

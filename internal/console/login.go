@@ -135,7 +135,7 @@ func (s *Server) setCookie(w http.ResponseWriter, name, value string, life time.
 type loginPage struct {
 	Code   string
 	Issuer string // of the OpenID provider; empty if there is none
-	To     string // the page that was asked for
+	To     string // the path to return to
 }
 
 // showLogin shows the form that uses a code. A GET uses none up: programs that look at links for people make those.

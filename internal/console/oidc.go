@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
+	"github.com/actionproof/mediator/proxy/credential"
 )
 
 const (
@@ -35,7 +36,7 @@ const (
 	teamLife = time.Hour
 	// providerTimeout and maxAnswer bound an answer of the provider. maxAnswer is in bytes.
 	providerTimeout, maxAnswer = 10 * time.Second, 1 << 20
-	maxTo                      = 2 << 10 // of the page that was asked for, in bytes
+	maxTo                      = 2 << 10 // bytes of the path to return to
 )
 
 // provider lets users log in at an OpenID provider (OpenID Connect Core 1.0 section 3.1) with PKCE (RFC 7636).
@@ -181,7 +182,9 @@ func (p *provider) user(ctx context.Context, code string, a attempt) (subject st
 		return "", nothing, err
 	}
 	answer, err := client.Exchange(ctx, code, oauth2.VerifierOption(a.verifier))
-	if err != nil {
+	if refused := (*oauth2.RetrieveError)(nil); errors.As(err, &refused) {
+		return "", nothing, errors.New(credential.TokenRefused(refused))
+	} else if err != nil {
 		return "", nothing, err
 	}
 	raw, _ := answer.Extra("id_token").(string)
@@ -227,8 +230,7 @@ func (p *provider) roleOf(claim json.RawMessage) role {
 	return nothing
 }
 
-// failLogin logs why a login at the provider failed. The browser, which may be a stranger's, does not learn it: what the
-// provider answers to the console can repeat the client's secret.
+// failLogin logs why a login at the provider failed. The browser, which may be a stranger's, does not learn it.
 func (s *Server) failLogin(w http.ResponseWriter, err error) {
 	s.Log.Warn("login failed", zap.Error(fmt.Errorf("the OpenID provider %s: %.400s", s.provider.Issuer, err)))
 	fail(w, refusal.New("console_login_failed", "the login at %s failed: the console's log says why", s.provider.Issuer))

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -299,6 +300,10 @@ func TestHostileProvider(t *testing.T) {
 	if page, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(page), "console_login_failed") ||
 		strings.Contains(string(page), "bad request") {
 		t.Errorf("the page of a failed login is %s, %v", page, err)
+	}
+	// The answer may repeat the client's secret.
+	if said := fmt.Sprint(a.logged.All()); !strings.Contains(said, "refused with 400") || strings.Contains(said, "bad request") {
+		t.Errorf("the log of a failed login is %s", said)
 	}
 
 	p.fails = func(w http.ResponseWriter, r *http.Request) {

@@ -272,8 +272,18 @@ func (t *tokenTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errTokenAnswer
 }
 
-// errorCode is the form of an error code (RFC 6749 section 5.2). A description is not shown: it may repeat a secret.
+// errorCode is the form of an error code (RFC 6749 section 5.2).
 var errorCode = regexp.MustCompile(`^[a-z_]{1,60}$`)
+
+// TokenRefused says how a token endpoint has refused a request. It leaves out the endpoint's own words, which can repeat
+// a secret.
+func TokenRefused(r *oauth2.RetrieveError) string {
+	said := fmt.Sprintf("refused with %d", r.Response.StatusCode)
+	if errorCode.MatchString(r.ErrorCode) {
+		said += " " + r.ErrorCode
+	}
+	return said
+}
 
 func (t *tokenTrip) explain(err error) string {
 	var refused *oauth2.RetrieveError
@@ -286,10 +296,8 @@ func (t *tokenTrip) explain(err error) string {
 			err = failed.Err
 		}
 		return "does not answer: " + err.Error()
-	case errors.As(err, &refused) && errorCode.MatchString(refused.ErrorCode):
-		return fmt.Sprintf("refused with %d %s", t.resp.StatusCode, refused.ErrorCode)
 	case errors.As(err, &refused):
-		return fmt.Sprintf("refused with %d", t.resp.StatusCode)
+		return TokenRefused(refused)
 	}
 	return fmt.Sprintf("answered with %d, but without an access token", t.resp.StatusCode)
 }
