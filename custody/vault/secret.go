@@ -116,7 +116,7 @@ const MaxHeld = time.Minute
 const refusedPause = time.Second
 
 // Secret reads the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or database/creds/reports in
-// an engine that makes secrets. version is one in version 2 of the KV engine; 0 is the latest.
+// an engine that makes secrets. Version 2 of the KV engine keeps several versions; 0 means the latest.
 func (s *Secrets) Secret(path string, version int) *Secret {
 	return &Secret{session: s.session, path: path, version: version}
 }

@@ -13,7 +13,7 @@ var table = collect(map[string][]row{
 			"Open a new URL of mediator console, or log in again."},
 		{"console_denied", 403, operators, "The user's groups may not see this",
 			"Add the user to a group of the console's file, and log in again."},
-		{"console_login_failed", 502, operators, "The OpenID provider logs nobody in",
+		{"console_login_failed", 502, operators, "A login at the OpenID provider failed",
 			"Compare its client with the console's file."},
 		{"runtime_foreign", 403, operators, "A process asked for another runtime than its own",
 			"Remove runtime from its configuration; if it is not there, look for an intruder."},

@@ -84,7 +84,10 @@ const selectState = `SELECT id, text, due FROM state`
 // Row implements [dispute.Rows].
 func (s state) Row(id string, v any) (found bool, err error) {
 	text, err := s.text(id)
-	return read(text, v, err)
+	if err != nil {
+		return false, err
+	}
+	return decode(text, v)
 }
 
 func (s state) text(id string) (text string, err error) {
@@ -98,11 +101,12 @@ func (s state) text(id string) (text string, err error) {
 	return text, err
 }
 
-func read(text string, v any, err error) (found bool, _ error) {
-	if err == nil && text != "" {
-		err = json.Unmarshal([]byte(text), v)
+// decode reads the text of a row, which is empty if there is none.
+func decode(text string, v any) (found bool, err error) {
+	if text == "" {
+		return false, nil
 	}
-	return text != "", err
+	return true, json.Unmarshal([]byte(text), v)
 }
 
 // Put implements [dispute.Rows].
@@ -131,11 +135,12 @@ func (s state) Since(at int64) (ids []string, _ error) {
 func (t *Turn) Row(id string, v any) (found bool, err error) {
 	w, ok := t.put[id]
 	if !ok {
-		if w.text, err = t.text(id); err == nil {
-			t.put[id] = w
+		if w.text, err = t.text(id); err != nil {
+			return false, err
 		}
+		t.put[id] = w
 	}
-	return read(w.text, v, err)
+	return decode(w.text, v)
 }
 
 // Put implements [dispute.Rows].

@@ -98,7 +98,7 @@ one and ends.`,
 		"the console's unix socket, at which mediator console asks for a URL")
 	cli.FromDir(c, "socket", func(dir string) []string { return []string{devstack.New(dir).Socket("console")} })
 	cli.FromContext(c, "socket", contextSocket)
-	c.Flags().StringVar(&team, "config", "", "says whom an OpenID provider may log in, and has the TLS certificate")
+	c.Flags().StringVar(&team, "config", "", "a file with the groups of an OpenID provider that may log in, and the TLS certificate")
 	c.Flags().StringVar(&at, "url", "", "the console's address for browsers, with --config or if a server with TLS is in "+
 		"front of it; by default a name below localhost, so that no other server on this machine gets its cookie")
 	judge.Add(c)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/internal/config/fields"
@@ -34,7 +35,7 @@ var apiURLs = fields.URLs{Base: true, What: "an https URL without a query, such 
 var (
 	transitKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
 	repository = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
-	permission = regexp.MustCompile(`^[a-z_]{1,60} (read|write|admin)$`)
+	permission = regexp.MustCompile(`^[a-z_]{1,60}$`)
 )
 
 // Check implements [fields.Checker].
@@ -58,8 +59,11 @@ func (g *GitHubApp) Check(key string, f *fields.Findings) {
 		}
 	}
 	for name, level := range g.Permissions {
-		if !permission.MatchString(name + " " + level) {
-			f.Add(key+".permissions."+name, "%.20q is none of read, write, admin, or no permission has this name", level)
+		switch {
+		case !permission.MatchString(name):
+			f.Add(key+".permissions."+name, "no permission of GitHub has this name")
+		case !slices.Contains([]string{"read", "write", "admin"}, level):
+			f.Add(key+".permissions."+name, "%.20q is none of read, write, admin", level)
 		}
 	}
 }

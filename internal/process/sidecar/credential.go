@@ -28,7 +28,7 @@ type credentials struct {
 	// tokens are the sources of tokens, by their configuration. Rules can share one, and a reload keeps it: a refresh
 	// token is used once.
 	tokens map[string]credential.Source
-	// secrets are those in Vault, by path and version. Rules can share one, and a reload keeps one with a lease.
+	// secrets are the secrets in Vault, by path and version. Rules can share one. A reload keeps those with a lease.
 	secrets map[string]*vault.Secret
 	// certificates are the client certificates, by rule.
 	certificates map[string]*credential.Certificate
@@ -83,6 +83,7 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
 	return all, nil
 }
 
+// reading returns a function that tries to read a source.
 func reading(of credential.Source) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := of.Current(ctx)
