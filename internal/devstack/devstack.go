@@ -305,8 +305,8 @@ func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
 		case <-p.Done:
 			return s.ExitError(p)
 		case <-ctx.Done():
-			return fmt.Errorf("mediator %s did not get ready in %s: %w; its log is %s.log in %s", p.Name,
-				time.Since(began).Round(time.Second), err, p.Name, s.Dir)
+			return fmt.Errorf("mediator %s did not get ready in %s: %w\n%s", p.Name, time.Since(began).Round(time.Second), err,
+				s.endOfLog(p))
 		case <-tick.C:
 		}
 	}
@@ -314,21 +314,23 @@ func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
 
 // ExitError returns the error for a process that ended by itself, with the end of its log.
 func (s *Stack) ExitError(p *Process) error {
-	file := filepath.Join(s.Dir, p.Name+".log")
-	raw, _ := os.ReadFile(file)
-	if len(raw) > 2000 {
-		raw = raw[len(raw)-2000:]
-	}
+	log := s.endOfLog(p)
 	how := "it was not told to"
 	if p.Err != nil {
 		how = p.Err.Error() + ", and " + how
 	}
-	return fmt.Errorf("mediator %s ended (%s)%s\nThe end of its log, %s:\n%s", p.Name, how, lastWords(raw), file, raw)
+	return fmt.Errorf("mediator %s ended (%s)%s\n%s", p.Name, how, lastWords(log), log)
+}
+
+func (s *Stack) endOfLog(p *Process) string {
+	file := filepath.Join(s.Dir, p.Name+".log")
+	raw, _ := os.ReadFile(file)
+	return fmt.Sprintf("The end of its log, %s:\n%s", file, raw[max(0, len(raw)-2000):])
 }
 
 // lastWords returns the error with which a process ended, to put before its log.
-func lastWords(log []byte) (said string) {
-	for line := range strings.Lines(string(log)) {
+func lastWords(log string) (said string) {
+	for line := range strings.Lines(log) {
 		if why, ok := strings.CutPrefix(line, "mediator: "); ok {
 			said = ": " + strings.TrimSpace(why)
 		}
