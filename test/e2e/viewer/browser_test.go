@@ -132,10 +132,16 @@ func call[P, R any](o *tab, command cdp.Command[P, R], params P) R {
 	return result
 }
 
-// until waits for a condition in the page.
+// until waits for a condition in the page. A browser that leaves the page cannot say: it is asked again.
 func (o *tab) until(what, condition string) {
 	o.t.Helper()
-	if !kit.Eventually(func() bool { return eval[bool](o, condition) }) {
+	var failed error
+	if !kit.Eventually(func() bool {
+		so, err := chromedp.Run(o, chromedp.Evaluate[bool](condition, chromedp.EvalAwaitPromise))
+		failed = err
+		return err == nil && so
+	}) {
+		check.Must(o.t, failed)
 		o.t.Fatalf("not so: %s; the page says %s", what, eval[string](o, `document.body.innerText`))
 	}
 }
