@@ -25,6 +25,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -59,7 +60,8 @@ type Result struct {
 // Server answers browsers.
 type Server struct {
 	Options
-	provider *provider // nil without a Team
+	provider *provider   // nil without a Team
+	failures *zap.Logger // of logins: strangers cause any number
 	logins   logins
 	live     live
 	mux      *http.ServeMux
@@ -88,7 +90,7 @@ var static embed.FS
 
 // New makes a console.
 func New(o Options) *Server {
-	s := &Server{Options: o, mux: http.NewServeMux()}
+	s := &Server{Options: o, failures: flood.Logger(o.Log), mux: http.NewServeMux()}
 	s.live.at = o.Admin
 	files, _ := fs.Sub(static, "static") // the name is valid
 	public := http.StripPrefix("/static/", http.FileServerFS(files))

@@ -19,6 +19,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -318,4 +319,16 @@ func TestHostileProvider(t *testing.T) {
 	a = p.team(t)
 	p.Close()
 	check.WantEqual(t, said(t, a.ask(http.MethodGet, "/login/provider", "")), "console_login_failed")
+}
+
+// TestFailedLogins: strangers, who need no account, write little into the log.
+func TestFailedLogins(t *testing.T) {
+	t.Parallel()
+	p := newIDP(t)
+	p.fails = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }
+	a := p.team(t)
+	for range 3 * flood.Lines {
+		check.WantEqual(t, a.back(t, a.leave(t, p, "")), "console_login_failed")
+	}
+	check.WantEqual(t, a.logged.Len(), flood.Lines)
 }
