@@ -138,11 +138,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			s.URL.Scheme, s.URL.Host, r.Host, origin))
 		return
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerTime))
 	s.mux.ServeHTTP(w, r)
 }
 
-// answerTime bounds the time in which a browser takes an answer. Pages that stay open set it anew.
+// answerTime bounds a request and its answer. Pages that stay open set it anew.
 const answerTime = time.Minute
 
 // loggedIn sends a browser without a session to the login, and refuses one whose role is below from.

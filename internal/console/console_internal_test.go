@@ -1,6 +1,10 @@
 package console
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +19,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/test/check"
@@ -283,4 +288,43 @@ func TestListenLoopback(t *testing.T) {
 	check.Must(t, free.Close())
 	_, err = listenLoopback("192.0.2.1:80")
 	check.WantCode(t, err, "listen_failed", "which \"192.0.2.1:80\" is not")
+}
+
+// TestSlowForms: strangers who send forms slowly keep nobody out, not even at their own address.
+func TestSlowForms(t *testing.T) {
+	t.Parallel()
+	a := newAsking(t, "http://a.localhost:1")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check.Must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- daemon.Serve(ctx, l, a.Server, browserLimits, time.Second, a.Log) }()
+	t.Cleanup(func() {
+		cancel()
+		check.Must(t, <-served)
+	})
+	ask := func(request string) (net.Conn, string) {
+		c, err := net.Dial("tcp", l.Addr().String())
+		check.Must(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		check.Must(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		_, _ = fmt.Fprintf(c, request, a.URL.Host)
+		said, _ := bufio.NewReader(c).ReadString('\r') // nothing if it is closed
+		return c, said
+	}
+	var slow []net.Conn
+	for range browserLimits.PerAddress {
+		c, said := ask("POST /login HTTP/1.1\r\nHost: %[1]s\r\nOrigin: http://%[1]s\r\nContent-Length: 9\r\n" +
+			"Content-Type: application/x-www-form-urlencoded\r\nExpect: 100-continue\r\n\r\n")
+		check.WantEqual(t, said, "HTTP/1.1 100 Continue\r") // the form is being read
+		slow = append(slow, c)
+	}
+	said := ""
+	for began := time.Now(); said != "HTTP/1.1 200 OK\r" && time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+		_, said = ask("GET /login HTTP/1.1\r\nHost: %s\r\n\r\n")
+	}
+	left, _ := io.ReadAll(slow[0])
+	if said != "HTTP/1.1 200 OK\r" || strings.Contains(string(left), "403") {
+		t.Errorf("%q, and the oldest form had its whole time: %q", said, left)
+	}
 }
