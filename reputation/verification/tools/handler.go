@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
@@ -54,7 +55,7 @@ func NewHandler(service *verification.Service, o Options) (http.Handler, error) 
 	// The tools never change; a client listening for changes would hold its place forever.
 	server := mcp.NewServer(&mcp.Implementation{Name: "mediator-verification", Version: o.Version},
 		&mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: false}}})
-	t := tools{service, o.Log}
+	t := tools{service, flood.Logger(o.Log)}
 	add(server, t, "get_registration_challenge",
 		"Opens a verification for an Ed25519 public key (PEM). Returns a nonce and a task.", schemaChallenge, t.challenge)
 	add(server, t, "submit_challenge_turn",

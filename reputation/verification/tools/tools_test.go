@@ -23,8 +23,11 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/reputation/verification/tools"
@@ -35,8 +38,9 @@ import (
 
 type node struct {
 	*testing.T
-	url   string
-	store *verification.Store
+	url    string
+	store  *verification.Store
+	logged *observer.ObservedLogs
 }
 
 func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
@@ -57,8 +61,9 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 			{Name: "tracker", Role: "reads and writes issues"}},
 	})
 	check.Must(t, err)
+	core, logged := observer.New(zap.ErrorLevel)
 	handler, err := tools.NewHandler(service,
-		tools.Options{Hosts: []string{"mediator.internal"}, Version: "1.2.3", Caller: func(r *http.Request,
+		tools.Options{Hosts: []string{"mediator.internal"}, Version: "1.2.3", Log: zap.New(core), Caller: func(r *http.Request,
 			_ []byte) (verification.Caller, error) {
 			if r.Header.Get("X-Caller") == "nobody" {
 				return verification.Caller{}, refusal.New("caller_invalid", "nobody")
@@ -71,7 +76,7 @@ func newNode(t *testing.T, mode verification.Mode, step time.Duration) *node {
 		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	return &node{t, server.URL + "/mcp", kept}
+	return &node{t, server.URL + "/mcp", kept, logged}
 }
 
 func (n *node) send(message string, headers ...string) (int, []byte) {
@@ -104,6 +109,18 @@ func TestNoAnswerWithoutEnd(t *testing.T) {
 		"subscriptions/listen"); !strings.Contains(string(body), `"result"`) {
 		t.Errorf("%s", body)
 	}
+}
+
+// TestFailuresInLog: strangers write little into the log of a node whose database is away.
+func TestFailuresInLog(t *testing.T) {
+	n := newNode(t, verification.ModeObserved, 0)
+	check.Must(t, n.store.Close())
+	for range 3 * flood.Lines {
+		if a := n.call(verification.ToolSearch, map[string]any{"query": "x"}); a.Success {
+			t.Fatal("a closed store answers")
+		}
+	}
+	check.WantEqual(t, n.logged.Len(), flood.Lines)
 }
 
 type answer struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/reputation/verification"
 )
@@ -67,6 +68,7 @@ func New(o Options) *Bridge {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
+	o.Log = flood.Logger(o.Log) // each stranger's verification asks the servers
 	for _, s := range []*Server{&o.Orchestrate, &o.Govern, &o.Enforce} {
 		s.client = s.newClient()
 	}
