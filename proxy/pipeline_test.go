@@ -236,6 +236,8 @@ func TestCallsThatAreRefused(t *testing.T) {
 		{"a query", "override_refused", "POST", "/posts?a=b", "{}", nil},
 		{"an empty query", "override_refused", "POST", "/posts?", "{}", nil},
 		{"a method override", "override_refused", "POST", "/posts", "{}", []string{"X-HTTP-Method-Override", "DELETE"}},
+		{"a second spelling of the signed digest", "override_refused", "POST", "/posts", "{}",
+			[]string{"Content_Digest", "sha-256=:AAAA:"}},
 		{"an upgrade", "egress_denied", "GET", "/", "", []string{"Connection", "Upgrade", "Upgrade", "websocket"}},
 		{"no JSON", "content_malformed", "POST", "/posts", "{", nil},
 		{"a duplicate key", "content_malformed", "POST", "/posts", `{"a":1,"\u0061":2}`, nil},

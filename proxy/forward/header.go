@@ -31,6 +31,10 @@ func overridden(dashed string) string {
 	return overrides[dashed]
 }
 
+// digestHeader names the content of a signed post, and of one to an API that takes part. Other calls may have the
+// agent's own.
+const digestHeader = "Content-Digest"
+
 // contentHeaders say how to read the body, and whose request it is.
 var contentHeaders = []string{"Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Idempotency-Key"}
 
@@ -60,7 +64,7 @@ func CheckHeader(r *http.Request) error {
 		if what := overridden(dashed); what != "" {
 			return refusal.New("override_refused", "some servers take the call's %[2]s from the header %[1]s", name, what)
 		}
-		if dashed != name && (HasMeaning(dashed) || slices.Contains(wire.HopByHop, dashed)) {
+		if dashed != name && (HasMeaning(dashed) || dashed == digestHeader || slices.Contains(wire.HopByHop, dashed)) {
 			return refusal.New("override_refused", "some servers take the header %s for %s", name, dashed)
 		}
 	}
