@@ -11,7 +11,8 @@ path "auth/token/renew-self"  { capabilities = ["update"] }
 path "auth/token/revoke-self" { capabilities = ["update"] }
 path "sys/capabilities-self"  { capabilities = ["update"] }
 
-# A temporary secret. The sidecar renews its lease, and gives it back if the token is not its own.
+# A temporary secret. The sidecar renews its lease, and gives it back if an API refuses the secret, and at the end if the
+# token is not its own.
 path "database/creds/reports"                     { capabilities = ["read"] }
 path "sys/leases/renew/database/creds/reports/*"  { capabilities = ["update"] }
 path "sys/leases/revoke/database/creds/reports/*" { capabilities = ["update"] }

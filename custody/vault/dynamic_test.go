@@ -77,6 +77,15 @@ path "sys/leases/revoke/database/creds/reports/*" { capabilities = ["update"] }
 	if all := users(); len(all) != 1 || all[0] == first || all[0] != user() {
 		t.Errorf("%v, not one user after %s", all, first)
 	}
+	refused, err := s.Read(t.Context())
+	check.Must(t, err)
+	password, err := refused.Field("password")
+	check.Must(t, err)
+	c.add(time.Minute)
+	s.Refused("password", password)
+	if user() == "" || len(users()) != 2 {
+		t.Errorf("%v: a call on its way can still use a refused user", users())
+	}
 	role["max_ttl"], role["default_ttl"] = "4m", "2m"
 	server.Write(t, "database/roles/reports", role)
 	before := user()

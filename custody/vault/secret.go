@@ -185,6 +185,8 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 	defer s.mu.Unlock()
 	if !s.old {
 		s.pause = 0
+	} else if id := s.held.lease.id; id != "" {
+		s.session.server.background(func(ctx context.Context) { s.giveBackRefused(ctx, id) })
 	}
 	s.held, s.old = h, false
 	return h.Reading, nil
@@ -256,13 +258,28 @@ func (s *Secret) ask(ctx context.Context) (held, error) {
 	return h, nil
 }
 
-// giveBack revokes the lease at the end, unless the session gives back its token, and with it all leases.
+// giveBackRefused revokes the lease of a refused secret once no call still uses it: an agent that finds a call which
+// always gets 401 must not have Vault make more and more users of a database.
+func (s *Secret) giveBackRefused(ctx context.Context, id string) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(MaxHeld):
+	}
+	s.revoke(ctx, id)
+}
+
+// giveBack revokes the lease at the end.
 func (s *Secret) giveBack(ctx context.Context) {
 	<-ctx.Done()
 	s.mu.Lock()
 	id := s.held.lease.id
 	s.mu.Unlock()
-	if id == "" || s.session.givesBack() {
+	s.revoke(ctx, id)
+}
+
+// revoke does nothing at the end of a session that gives back its token, and with it all leases.
+func (s *Secret) revoke(ctx context.Context, id string) {
+	if id == "" || ctx.Err() != nil && s.session.givesBack() {
 		return
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
