@@ -24,8 +24,8 @@ import (
 func Port(p uint16) string { return strconv.Itoa(int(p)) }
 
 // systemFiles are files that Go's runtime, its resolver, crypto/x509 and SQLite read by themselves, and the time zones
-// that a schedule or a policy rule can name. Most processes never need the system's authorities: to read them all before
-// would take a tenth of each start.
+// that a schedule or a policy rule can name. Few processes need the system's authorities, and reading all of them would
+// take a tenth of a start.
 var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/dev/urandom",
 	"/proc/self", "/usr/share/zoneinfo", "/etc/ssl/certs", "/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem",
 	"/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/tls/cacert.pem",
