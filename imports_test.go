@@ -150,6 +150,7 @@ var layers = []string{
 	"internal/descriptor",
 	"internal/share",
 	"internal/lru",
+	"internal/pattern",
 	"internal/failpoint",
 	"internal/freeport",
 	"internal/runas",

@@ -1,12 +1,12 @@
 package evidence
 
 import (
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
 
+	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -83,9 +83,9 @@ const (
 )
 
 var (
-	imageDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-	spiffeID    = regexp.MustCompile(`^spiffe://[a-z0-9._-]+(/([A-Za-z0-9._-]+|\*))+$`)
-	label       = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
+	imageDigest = pattern.New(`^sha256:[0-9a-f]{64}$`)
+	spiffeID    = pattern.New(`^spiffe://[a-z0-9._-]+(/([A-Za-z0-9._-]+|\*))+$`)
+	label       = pattern.New(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
 	possession     = newKind[Possession](algEdDSA, "key-possession+jwt", "key_possession", shortLived)
 	registrarRules = upTo(maxRulesSize, newKind[RegistrarRules](algEdDSA, "registrar-rules+jwt",
@@ -112,8 +112,8 @@ func (r *RegistrarRules) check() error {
 }
 
 func (r RegistrarRule) wrong() string {
-	named := func(re *regexp.Regexp, texts []string) bool {
-		return len(texts) <= maxRuleNames && !slices.ContainsFunc(texts, func(s string) bool { return !re.MatchString(s) })
+	named := func(form pattern.Pattern, texts []string) bool {
+		return len(texts) <= maxRuleNames && !slices.ContainsFunc(texts, func(s string) bool { return !form.MatchString(s) })
 	}
 	switch {
 	case RolePurposes(r.Role) == nil:

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"mime"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -123,7 +123,7 @@ func (c *call) unfit() (now bool) {
 }
 
 // mediaType is the form of a media type that is recorded: a made-up one could be a secret.
-var mediaType = regexp.MustCompile(`^(application|audio|font|image|model|multipart|text|video)/[a-z0-9.+-]{1,80}$`)
+var mediaType = pattern.New(`^(application|audio|font|image|model|multipart|text|video)/[a-z0-9.+-]{1,80}$`)
 
 // carries returns what a rule must allow beside method and URL: see [ledger.Record.Carries].
 func carries(h http.Header) string {

@@ -107,9 +107,8 @@ func send(ctx context.Context, e config.Peer, id *identity.Identity, method, pat
 // Peer is another process of the same deployment.
 type Peer struct {
 	Name string
-	At   config.Peer
-	// Identity is this process's own; nil without tls.
-	Identity *identity.Identity
+	HTTP *http.Client // keeps its connections: each new one would cost both ends a TLS handshake
+	Base string       // of its URLs
 	// Sees lists the purposes, and the names without one, of its observations that count. It has no say in other
 	// processes, which could then not be observed at all.
 	Sees []string
@@ -128,5 +127,13 @@ func (p Peer) Observations(ctx context.Context, maxAge time.Duration) (observati
 func (p Peer) ask(ctx context.Context, path string, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, peerTimeout)
 	defer cancel()
-	return exchange(ctx, p.At, p.Identity, http.MethodGet, path, nil, nil, out)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Base+path, nil)
+	if err != nil {
+		return err
+	}
+	raw, err := wire.Peer{HTTP: p.HTTP, Name: "mediator " + p.Name, Unavailable: "process_unavailable"}.Do(req)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, out)
 }

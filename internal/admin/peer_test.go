@@ -39,9 +39,11 @@ func TestPeerSees(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	client, base := daemon.Client(config.Peer{Unix: at.Unix}, nil)
+	defer client.CloseIdleConnections()
 	for sees, want := range map[string]look.Observation{"human": seen[0], "appraiser": seen[2]} {
-		got, err := admin.Peer{Name: "reputation", At: config.Peer{Unix: at.Unix},
-			Sees: []string{sees}}.Observations(t.Context(), 0)
+		got, err := admin.Peer{Name: "reputation", HTTP: client, Base: base, Sees: []string{sees}}.Observations(
+			t.Context(), 0)
 		if err != nil || len(got) != 1 || got[0] != want {
 			t.Errorf("of %q there are %v, %v", sees, got, err)
 		}

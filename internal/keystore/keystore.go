@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/custody/pkcs11"
@@ -109,16 +110,17 @@ func (v *vaultStore) Key(role, name string) (custody.Key, error) {
 	return key, nil
 }
 
-// Open tries again until Vault answers. All tries for a key use the same login.
+// Open opens all keys at the same time, and tries again until Vault answers. All tries for a key use the same login.
 func (v *vaultStore) Open(ctx context.Context) error {
-	for ; len(v.closed) > 0; v.closed = v.closed[1:] {
-		key := v.closed[0]
-		open := func() (struct{}, error) { return struct{}{}, key.Open(ctx) }
-		if _, err := await.For(ctx, v.log, "Vault", nil, open); err != nil {
+	all, ctx := errgroup.WithContext(ctx)
+	for _, key := range v.closed {
+		all.Go(func() error {
+			_, err := await.For(ctx, v.log, "Vault", nil, func() (struct{}, error) { return struct{}{}, key.Open(ctx) })
 			return err
-		}
+		})
 	}
-	return nil
+	v.closed = nil
+	return all.Wait()
 }
 
 func (v *vaultStore) Close() error { return v.server.Close() }

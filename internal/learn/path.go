@@ -1,28 +1,29 @@
 package learn
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/actionproof/mediator/internal/pattern"
 )
 
 // Shapes of segments that are ids in every position: UUIDs, ULIDs, hashes, long numbers, and tokens with a prefix.
-var ids = []*regexp.Regexp{
-	regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`),
-	regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`),
-	regexp.MustCompile(`^([0-9a-f]{7,64}|[0-9A-F]{7,64})$`),
-	regexp.MustCompile(`^[0-9]{5,}$`),
-	regexp.MustCompile(`^[A-Za-z]{1,8}_[0-9A-Za-z]{8,64}$`),
-	regexp.MustCompile(`^[0-9A-Za-z]{20,64}$`),
+var ids = []pattern.Pattern{
+	pattern.New(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`),
+	pattern.New(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`),
+	pattern.New(`^([0-9a-f]{7,64}|[0-9A-F]{7,64})$`),
+	pattern.New(`^[0-9]{5,}$`),
+	pattern.New(`^[A-Za-z]{1,8}_[0-9A-Za-z]{8,64}$`),
+	pattern.New(`^[0-9A-Za-z]{20,64}$`),
 }
 
 // Shapes that are ids only below a word: /v1 and /2010-04-01 may be versions, /3 too.
-var idsBelow = regexp.MustCompile(`^([0-9]{1,4}|[0-9]{4}-[0-9]{2}-[0-9]{2})$`)
+var idsBelow = pattern.New(`^([0-9]{1,4}|[0-9]{4}-[0-9]{2}-[0-9]{2})$`)
 
 var (
-	digit   = regexp.MustCompile(`[0-9]`)
-	numbers = regexp.MustCompile(`[0-9][^0-9]+[0-9]+[^0-9]+[0-9]`) // at least three
-	spelt   = regexp.MustCompile(`[a-z]{5}`)
-	version = regexp.MustCompile(`^[vV]?[0-9.]*$`)
+	digit   = pattern.New(`[0-9]`)
+	numbers = pattern.New(`[0-9][^0-9]+[0-9]+[^0-9]+[0-9]`) // at least three
+	spelt   = pattern.New(`[a-z]{5}`)
+	version = pattern.New(`^[vV]?[0-9.]*$`)
 )
 
 // isID reports whether a segment is an id, given the segment before it. Words never are: /users/list and

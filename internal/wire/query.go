@@ -2,16 +2,17 @@ package wire
 
 import (
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/actionproof/mediator/internal/pattern"
 )
 
 // MaxQueryNames bounds what [QueryNames] returns.
 const MaxQueryNames = 32
 
 // parameterName is the form of a name that is no secret: a query may be a token without a name.
-var parameterName = regexp.MustCompile(`^[A-Za-z_$][A-Za-z0-9_.$\[\]-]{0,39}$`)
+var parameterName = pattern.New(`^[A-Za-z_$][A-Za-z0-9_.$\[\]-]{0,39}$`)
 
 // QueryNames returns the names of a query's parameters, without their values.
 func QueryNames(query string) (names []string) {

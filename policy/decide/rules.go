@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strict"
 	"github.com/actionproof/mediator/policy"
@@ -32,7 +32,7 @@ const (
 )
 
 // ruleName restricts names, which go into signed decisions, logs and metrics.
-var ruleName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+var ruleName = pattern.New(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 // File is a policy file as written.
 type File struct {
@@ -131,7 +131,7 @@ func compile(file *strict.File, f *File) (*Rules, error) {
 		src, key := &f.Rules[i], fmt.Sprintf("rules[%d]", i)
 		switch {
 		case !ruleName.MatchString(src.Name):
-			file.Add(key+".name", "must match %s, not %.80q", ruleName, src.Name)
+			file.Add(key+".name", "must match %s, not %.80q", ruleName(), src.Name)
 		case names[src.Name]:
 			file.Add(key+".name", "is %q, like that of an earlier rule", src.Name)
 		}

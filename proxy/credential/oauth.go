@@ -10,7 +10,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/internal/wire"
 )
@@ -273,7 +273,7 @@ func (t *tokenTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // errorCode is the form of an error code (RFC 6749 section 5.2).
-var errorCode = regexp.MustCompile(`^[a-z_]{1,60}$`)
+var errorCode = pattern.New(`^[a-z_]{1,60}$`)
 
 // TokenRefused says how a token endpoint has refused a request. It leaves out the endpoint's own words, which can repeat
 // a secret.

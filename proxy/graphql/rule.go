@@ -2,10 +2,10 @@ package graphql
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -27,7 +27,7 @@ type Rule struct {
 
 const maxNamed = 60
 
-var fieldName = regexp.MustCompile(`^[_A-Za-z][_0-9A-Za-z]{0,127}$`)
+var fieldName = pattern.New(`^[_A-Za-z][_0-9A-Za-z]{0,127}$`)
 
 // posts means that the rule's operations post.
 func (r *Rule) Check(posts bool) error {

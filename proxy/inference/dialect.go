@@ -2,10 +2,10 @@ package inference
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/proxy/inference/members"
 )
 
@@ -45,7 +45,7 @@ const RemoteContent = "remote_content"
 // Untyped means a tool, or an item of the input, without a type.
 const Untyped = "untyped"
 
-var hostedName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+var hostedName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
 // Check refuses a malformed rule.
 func (r Rule) Check() error {

@@ -2,10 +2,10 @@ package node
 
 import (
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/pattern"
 )
 
 // readable lists the path segments that may follow a prefix, spelled so that the node cannot read another path.
@@ -14,9 +14,9 @@ var readable = []struct {
 	segment func(string) bool
 }{
 	{scorePath, evidence.IsHash}, {reputationPath, isAgent},
-	{signalsPath + "/", regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`).MatchString},
-	{disputesPath, regexp.MustCompile(`^dsp_[0-9a-f]{32}$`).MatchString},
-	{schemasPath, regexp.MustCompile(`^[a-z]{1,16}$`).MatchString},
+	{signalsPath + "/", pattern.New(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`).MatchString},
+	{disputesPath, pattern.New(`^dsp_[0-9a-f]{32}$`).MatchString},
+	{schemasPath, pattern.New(`^[a-z]{1,16}$`).MatchString},
 }
 
 // colons unescapes colons: agents' ids have them, and JavaScript's encodeURIComponent escapes them.

@@ -2,24 +2,24 @@ package dispute
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
 // Forms of the texts in documents; the schemas have the same.
 var (
-	idForm    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
-	agentForm = regexp.MustCompile(`^([A-Za-z0-9_-]{43}:[^\x00]{1,256}|did:key:z6Mk[1-9A-HJ-NP-Za-km-z]{44})$`)
-	hashForm  = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	idForm    = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	agentForm = pattern.New(`^([A-Za-z0-9_-]{43}:[^\x00]{1,256}|did:key:z6Mk[1-9A-HJ-NP-Za-km-z]{44})$`)
+	hashForm  = pattern.New(`^[0-9a-f]{64}$`)
 )
 
 type field struct {
 	name, value string
-	form        *regexp.Regexp
+	form        pattern.Pattern
 }
 
 func checkFields(fields ...field) error {

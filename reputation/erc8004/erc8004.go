@@ -11,12 +11,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"time"
 
 	"golang.org/x/crypto/sha3"
 
+	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -27,13 +27,13 @@ type Agent struct {
 }
 
 var (
-	agentForm   = regexp.MustCompile(`^(eip155:[1-9][0-9]{0,17}:0x[0-9a-fA-F]{40})(?::(0|[1-9][0-9]{0,17}))?$`)
-	addressForm = regexp.MustCompile(`^0x[0-9a-fA-F]{40}$`)
+	agentForm   = pattern.New(`^(eip155:[1-9][0-9]{0,17}:0x[0-9a-fA-F]{40})(?::(0|[1-9][0-9]{0,17}))?$`)
+	addressForm = pattern.New(`^0x[0-9a-fA-F]{40}$`)
 )
 
 // ParseAgent reads eip155:CHAIN:ADDRESS, or eip155:CHAIN:ADDRESS:ID of a registered agent.
 func ParseAgent(text string) (Agent, error) {
-	parts := agentForm.FindStringSubmatch(text)
+	parts := agentForm().FindStringSubmatch(text)
 	if parts == nil {
 		return Agent{}, fmt.Errorf("%.300q is not an identity registry or one of its agents, as in "+
 			"eip155:8453:0x8004...:22", text)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 
 	"github.com/spf13/cobra"
 
@@ -12,10 +11,11 @@ import (
 	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/pattern"
 )
 
 // rootName matches a name that can be part of a key id (NAME:v1) and of the names of files.
-var rootName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
+var rootName = pattern.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // madeRoot is the result of keys root. Private is empty for a key that a custody holds.
 type madeRoot struct {

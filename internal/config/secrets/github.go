@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/internal/config/fields"
+	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/proxy/credential"
 )
 
@@ -33,9 +33,9 @@ type GitHubApp struct {
 var apiURLs = fields.URLs{Base: true, What: "an https URL without a query, such as https://github.example.com/api/v3"}
 
 var (
-	transitKey = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
-	repository = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
-	permission = regexp.MustCompile(`^[a-z_]{1,60}$`)
+	transitKey = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$`)
+	repository = pattern.New(`^[A-Za-z0-9._-]{1,100}$`)
+	permission = pattern.New(`^[a-z_]{1,60}$`)
 )
 
 // Check implements [fields.Checker].

@@ -231,7 +231,7 @@ func (p *sidecar) openDeployment(ctx context.Context, s *snapshot, rules own.Rul
 	if p.current != nil {
 		d.all = p.current.deployment.lastObservations()
 	}
-	d.observe(ctx, 0)
+	d.observe(ctx, custodyPeriod) // each process has asked its custody when it started
 	return d
 }
 

@@ -43,6 +43,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/auditexport"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -112,6 +113,7 @@ type sidecar struct {
 
 // Run runs the sidecar until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
+	go func() { _, _ = deployed.EnvironmentHash(nil) }() // hashes this program meanwhile; Plan has its error
 	return daemon.Run(ctx, "serve", path, stderr, config.LoadSidecar, new(sidecar))
 }
 
@@ -242,10 +244,19 @@ func (p *sidecar) connect() {
 			go p.admin.Abandoned(p.life, r)
 		}
 	})
-	client, base := p.Client(c.Trigger)
-	p.triggers = trigger.NewClient(base, client)
-	client, base = p.Client(c.Control)
-	p.control = policy.NewClient(base, client)
+	peer := func(name string, at config.Peer, sees ...string) admin.Peer {
+		client, base := p.Client(at)
+		return admin.Peer{Name: name, HTTP: client, Base: base, Sees: sees}
+	}
+	peers := []admin.Peer{
+		peer("trigger", c.Trigger, evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, look.Human),
+		peer("control", c.Control, evidence.PurposePolicyDecision, evidence.PurposeActionGrant),
+	}
+	if n := c.Reputation; n != nil {
+		peers = append(peers, peer("reputation", n.Peer, evidence.PurposeAppraiser))
+	}
+	p.triggers = trigger.NewClient(peers[0].Base, peers[0].HTTP)
+	p.control = policy.NewClient(peers[1].Base, peers[1].HTTP)
 	p.guard = newGuardWatch(c, p.Log)
 	p.admin = &admin.Server{
 		Process: p.Process, Sessions: p.sessions, Ledger: p.record, Identified: p.ledger, Ended: &p.record.Ended,
@@ -253,16 +264,7 @@ func (p *sidecar) connect() {
 		Watch:    p.watch, Runtime: p.name, Proxy: c.Listen, CAFile: c.CAFile(), CA: p.ca.CertificatePEM(),
 		Agent: c.Agent.UID, Posts: p.posts, Learning: c.Session.Learning, Enforcement: p.enforced,
 		Console: c.ConsoleAddress(),
-		Peers: []admin.Peer{
-			{Name: "trigger", At: c.Trigger, Identity: p.Identity,
-				Sees: []string{evidence.PurposeTriggerOriginProof, evidence.PurposeTriggerReceipt, look.Human}},
-			{Name: "control", At: c.Control, Identity: p.Identity,
-				Sees: []string{evidence.PurposePolicyDecision, evidence.PurposeActionGrant}},
-		},
-	}
-	if n := c.Reputation; n != nil {
-		p.admin.Peers = append(p.admin.Peers,
-			admin.Peer{Name: "reputation", At: n.Peer, Identity: p.Identity, Sees: []string{evidence.PurposeAppraiser}})
+		Peers:   peers,
 	}
 }
 

@@ -60,6 +60,7 @@ type Node struct {
 	names               *names
 	services            corelisters.ServiceLister
 	certificateRequests certificateslisters.PodCertificateRequestLister
+	trustBundles        certificateslisters.ClusterTrustBundleLister
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -306,7 +307,9 @@ func (n *Node) watch() error {
 	if err != nil {
 		return err
 	}
-	for _, factory := range []informers.SharedInformerFactory{requests, pods} {
+	bundles := informers.NewSharedInformerFactory(n.client, 0)
+	n.trustBundles = bundles.Certificates().V1().ClusterTrustBundles().Lister()
+	for _, factory := range []informers.SharedInformerFactory{bundles, requests, pods} {
 		factory.Start(n.ctx.Done())
 		factory.WaitForCacheSync(n.ctx.Done())
 	}

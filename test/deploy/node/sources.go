@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 const defaultMode = 0o644
@@ -58,7 +59,7 @@ func (r *podRunner) addSource(ctx context.Context, files map[string]file, s core
 	case s.PodCertificate != nil:
 		return r.addCertificate(ctx, files, s.PodCertificate, key, mode)
 	case s.ClusterTrustBundle != nil:
-		return r.addTrustBundles(ctx, files, s.ClusterTrustBundle, mode)
+		return r.addTrustBundles(files, s.ClusterTrustBundle, mode)
 	}
 	return fmt.Errorf("source %s is of a kind that is not carried out", key)
 }
@@ -112,32 +113,32 @@ func (r *podRunner) addFields(files map[string]file, items []corev1.DownwardAPIV
 }
 
 // addTrustBundles adds the certificates of one bundle, or of all of a signer that the labels select, each once.
-func (r *podRunner) addTrustBundles(ctx context.Context, files map[string]file, s *corev1.ClusterTrustBundleProjection,
-	mode *int32) error {
-	bundles := r.node.client.CertificatesV1().ClusterTrustBundles()
-	var found []certificatesv1.ClusterTrustBundle
+func (r *podRunner) addTrustBundles(files map[string]file, s *corev1.ClusterTrustBundleProjection, mode *int32) error {
+	var found []*certificatesv1.ClusterTrustBundle
 	if s.Name != nil {
-		bundle, err := bundles.Get(ctx, *s.Name, metav1.GetOptions{})
+		bundle, err := r.node.trustBundles.Get(*s.Name)
 		if err != nil && !(apierrors.IsNotFound(err) && isTrue(s.Optional)) {
 			return err
 		}
 		if err == nil {
-			found = append(found, *bundle)
+			found = append(found, bundle)
 		}
 	} else {
-		options := metav1.ListOptions{FieldSelector: "spec.signerName=" + *s.SignerName}
+		selector := labels.Everything()
 		if s.LabelSelector != nil {
-			selector, err := metav1.LabelSelectorAsSelector(s.LabelSelector)
-			if err != nil {
+			var err error
+			if selector, err = metav1.LabelSelectorAsSelector(s.LabelSelector); err != nil {
 				return err
 			}
-			options.LabelSelector = selector.String() // of {}, which selects all, nothing
 		}
-		list, err := bundles.List(ctx, options)
+		all, err := r.node.trustBundles.List(selector)
 		if err != nil {
 			return err
 		}
-		if found = list.Items; len(found) == 0 && !isTrue(s.Optional) {
+		found = slices.DeleteFunc(all, func(b *certificatesv1.ClusterTrustBundle) bool {
+			return b.Spec.SignerName != *s.SignerName
+		})
+		if len(found) == 0 && !isTrue(s.Optional) {
 			return fmt.Errorf("no ClusterTrustBundle of signer %s matches", *s.SignerName)
 		}
 	}
