@@ -97,8 +97,7 @@ func (s *Signer) Sign(ctx context.Context, r *http.Request, also ...string) erro
 		append(append(components, also...), component), httpsig.Params{Created: created,
 			Expires: created.Add(backdate + s.o.Lifetime), Nonce: base64.StdEncoding.EncodeToString(nonce), Tag: tag},
 		signing{ctx, version})
-	var coded interface{ Code() string }
-	if err != nil && !errors.As(err, &coded) {
+	if err != nil && refusal.CodeOf(err) == "" {
 		return refusal.New("request_malformed", "the call cannot be signed: %w", err)
 	}
 	return err

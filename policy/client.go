@@ -2,7 +2,6 @@ package policy
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -55,8 +54,7 @@ const (
 func (c *Client) call(ctx context.Context, path string, ask, answer any) error {
 	for n := 0; ; n++ {
 		err := c.peer.Call(ctx, c.base+path, ask, answer)
-		var coded interface{ Code() string }
-		if n == otherReplicas || !errors.As(err, &coded) || coded.Code() != "deployment_mismatch" {
+		if n == otherReplicas || refusal.CodeOf(err) != "deployment_mismatch" {
 			return err
 		}
 		c.peer.HTTP.CloseIdleConnections()

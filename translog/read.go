@@ -3,12 +3,12 @@ package translog
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"slices"
 
 	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -19,7 +19,7 @@ func hashes(ctx context.Context, store ledger.LogReader, tree tlog.Tree) tlog.Ha
 
 // damaged turns an error of package tlog, which found tiles of another tree, into a refusal.
 func damaged(err error) error {
-	if coded := interface{ Code() string }(nil); err == nil || errors.As(err, &coded) {
+	if err == nil || refusal.CodeOf(err) != "" {
 		return err
 	}
 	return contradicted("cannot be read: %v", err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -21,7 +22,7 @@ func FuzzSolve(f *testing.F) {
 		tasks := []challenge.Task{{ID: "t", Kind: kind, Input: input}}
 		answers, err := challenge.Solve(t.Context(), tasks)
 		if err != nil {
-			if !isRefusal(err) {
+			if refusal.CodeOf(err) == "" {
 				t.Errorf("an error without a code: %v", err)
 			}
 			return
@@ -50,7 +51,7 @@ func FuzzParseChallenge(f *testing.F) {
 func roundTrip[T any](t *testing.T, raw []byte, parse func([]byte) (T, error)) {
 	v, err := parse(raw)
 	if err != nil {
-		if !isRefusal(err) {
+		if refusal.CodeOf(err) == "" {
 			t.Errorf("an error without a code: %v", err)
 		}
 		return

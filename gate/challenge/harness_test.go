@@ -2,7 +2,6 @@ package challenge_test
 
 import (
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -73,15 +73,9 @@ func wantAnswer(t *testing.T, kind, input, text string) {
 
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
-	var coded interface{ Code() string }
 	if code == "" {
 		check.Must(t, err)
-	} else if !errors.As(err, &coded) || coded.Code() != code {
+	} else if refusal.CodeOf(err) != code {
 		t.Errorf("got %v, want code %s", err, code)
 	}
-}
-
-func isRefusal(err error) bool {
-	var coded interface{ Code() string }
-	return errors.As(err, &coded) && coded.Code() != ""
 }

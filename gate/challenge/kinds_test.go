@@ -9,6 +9,7 @@ import (
 	"testing/iotest"
 
 	"github.com/actionproof/mediator/gate/challenge"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -138,7 +139,7 @@ func TestBadRandomness(t *testing.T) {
 	}
 	for _, o := range []challenge.Options{{Random: iotest.ErrReader(broken)}, {Random: zeros{}},
 		{Random: zeros{}, Difficulty: challenge.Gauntlet}} {
-		if ch, err := newIssuer(t, o).Create(t.Context(), binding); err == nil || isRefusal(err) {
+		if ch, err := newIssuer(t, o).Create(t.Context(), binding); err == nil || refusal.CodeOf(err) != "" {
 			t.Errorf("a source that fails or repeats itself: %+v, %v", ch, err)
 		}
 	}

@@ -56,16 +56,14 @@ func NotOtherwise(members map[string]json.RawMessage, token string) error {
 func TypeOf(start string) string { return readHeader(start).Typ }
 
 // JudgeAppraised verifies a node's token as of the time of its signature, but not what it was made from. Any issuer
-// counts whose key a pinned registry has certified for an appraiser. registered returns the claims that every token
-// has.
-func JudgeAppraised[C any](a Archive, k evidence.Kind[C], registered func(C) evidence.Registered, token string,
-	now time.Time) (c C, err error) {
+// counts whose key a pinned registry has certified for an appraiser.
+func JudgeAppraised[C any](a Archive, k evidence.Kind[C], token string, now time.Time) (c C, err error) {
 	if c, err = evidence.UnverifiedClaims(k, token); err != nil {
 		return c, err
 	}
 	for _, t := range a {
 		var o evidence.Opened[C]
-		if o, err = openAppraised(t, k, registered(c), token, now); err == nil {
+		if o, err = openAppraised(t, k, k.Registered(c), token, now); err == nil {
 			return o.Claims(), nil
 		}
 	}

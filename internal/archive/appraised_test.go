@@ -33,9 +33,7 @@ func TestAppraised(t *testing.T) {
 	now := w.Clock.Now().Add(30 * 24 * time.Hour) // the tokens are over, and were not when they were signed
 	judge := func(a archive.Archive, token string) string {
 		t.Helper()
-		c, err := archive.JudgeAppraised(a, accrual.Kind, func(c accrual.Claims) evidence.Registered {
-			return c.Registered
-		}, token, now)
+		c, err := archive.JudgeAppraised(a, accrual.Kind, token, now)
 		if err == nil && c.TotalSessions != 3 {
 			t.Errorf("%+v", c)
 		}
@@ -60,9 +58,7 @@ func TestAppraised(t *testing.T) {
 	if got := judge(archive.Archive{w.read()}, old); got == "" {
 		t.Error("a token of roots that are not pinned is believed")
 	}
-	if _, err := archive.JudgeAppraised(all(), verification.Kind, func(c verification.Result) evidence.Registered {
-		return c.Registered
-	}, own, now); codeOf(err) != "artifact_malformed" {
+	if _, err := archive.JudgeAppraised(all(), verification.Kind, own, now); codeOf(err) != "artifact_malformed" {
 		t.Errorf("a reputation as a verification: %v", err)
 	}
 	w.revoke("key", w.Key(t, evidence.PurposeAppraiser).KeyID(), 90*24*time.Hour)

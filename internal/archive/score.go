@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/autonomy"
@@ -38,9 +37,7 @@ func ParseScore(raw []byte) (s Score, ok bool) {
 
 // JudgeScore verifies the token of a score, as [JudgeAppraised] does, and refuses other claims beside it.
 func (a Archive) JudgeScore(s Score, now time.Time) (autonomy.Claims, error) {
-	c, err := JudgeAppraised(a, autonomy.Kind, func(c autonomy.Claims) evidence.Registered {
-		return c.Registered
-	}, s.Token, now)
+	c, err := JudgeAppraised(a, autonomy.Kind, s.Token, now)
 	if err == nil && s.Score != nil {
 		var beside map[string]json.RawMessage
 		if err = json.Unmarshal(s.Score, &beside); err == nil {

@@ -3,7 +3,6 @@ package archive
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -114,10 +113,5 @@ func (j *Judge) judge(ctx context.Context, r ledger.Record) Judged {
 }
 
 func failed(name string, err error) ledger.Check {
-	k := ledger.Check{Name: name, Detail: err.Error()}
-	var coded interface{ Code() string }
-	if errors.As(err, &coded) {
-		k.Code = coded.Code()
-	}
-	return k
+	return ledger.Check{Name: name, Code: refusal.CodeOf(err), Detail: err.Error()}
 }

@@ -2,13 +2,11 @@ package config
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
-	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // parseMatch parses a match. ofMessages are the methods of a rule about messages.
@@ -84,22 +82,4 @@ func (g *Generate) parse(key string, f *findings) *generate.Rule {
 		f.Add(key, "%v", err)
 	}
 	return out
-}
-
-// checkVia checks the ways that rules demand.
-func (c *Sidecar) checkVia(f *findings) {
-	check := func(key string, via upstream.Via) {
-		switch {
-		case via != "" && via != upstream.ViaDirect && via != upstream.ViaProxy:
-			f.Add(key, "%.40q is none of direct, proxy", via)
-		case via != "" && c.UpstreamProxy == nil:
-			f.Add(key, "needs upstreamProxy")
-		}
-	}
-	for i, a := range c.Actions {
-		check(fmt.Sprintf("actions[%d].via", i), a.Via)
-	}
-	for i, e := range c.Egress {
-		check(fmt.Sprintf("egress[%d].via", i), e.Via)
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
@@ -17,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/match"
@@ -77,11 +79,9 @@ func (c *Sidecar) checkAll(f *findings) {
 	for i, e := range c.Egress {
 		c.addEgress(fmt.Sprintf("egress[%d]", i), e, f)
 	}
-	c.checkNodeRules(f)
 	for i, u := range c.Upstreams {
 		c.addUpstream(fmt.Sprintf("upstreams[%d]", i), u, f)
 	}
-	c.checkVia(f)
 	var err error
 	if c.Denied, err = match.ParseDenied(c.Deny); err != nil {
 		f.Add("deny", "%v", err)
@@ -102,14 +102,9 @@ func (c *Sidecar) addRuleError(err error, f *findings) {
 		return
 	}
 	key := ""
-	for i, a := range c.Actions {
-		if e.Rule.Post && a.Name == e.Rule.Name {
-			key = fmt.Sprintf("actions[%d]", i)
-		}
-	}
-	for i, a := range c.Egress {
-		if !e.Rule.Post && a.Name == e.Rule.Name {
-			key = fmt.Sprintf("egress[%d]", i)
+	for at, r := range c.AllRules() {
+		if r.Name == e.Rule.Name && strings.HasPrefix(at, "actions") == e.Rule.Post {
+			key = at
 		}
 	}
 	f.Add(key, "(%s) %v", e.Rule.Name, e.Err)
@@ -148,52 +143,6 @@ func (c *Sidecar) CAFile() string {
 	return cmp.Or(c.CA.CertificateFile, filepath.Join(c.State, "ca.pem"))
 }
 
-// Credentials returns the credentials of the rules by the names of the rules.
-func (c *Sidecar) Credentials() map[string]*secrets.Credential {
-	all := make(map[string]*secrets.Credential)
-	for _, a := range c.Actions {
-		if a.Credential != nil {
-			all[a.Name] = a.Credential
-		}
-	}
-	for _, e := range c.Egress {
-		if e.Credential != nil {
-			all[e.Name] = e.Credential
-		}
-	}
-	return all
-}
-
-// Certificates returns the client certificates of the rules by the names of the rules.
-func (c *Sidecar) Certificates() map[string]*secrets.ClientCertificate {
-	all := make(map[string]*secrets.ClientCertificate)
-	for _, a := range c.Actions {
-		if a.ClientCertificate != nil {
-			all[a.Name] = a.ClientCertificate
-		}
-	}
-	for _, e := range c.Egress {
-		if e.ClientCertificate != nil {
-			all[e.Name] = e.ClientCertificate
-		}
-	}
-	return all
-}
-
-// checkSecrets checks what a rule's credential and client certificate need outside of their sections.
-func (c *Sidecar) checkSecrets(key string, r *secrets.Credential, cert *secrets.ClientCertificate, scheme string,
-	f *findings) {
-	if r != nil {
-		c.checkCredential(key+".credential", r, f)
-	}
-	if c.Custody.Vault == nil && cert != nil && cert.Vault != nil {
-		f.Add(key+".clientCertificate.vault", "needs custody.type: vault")
-	}
-	if cert != nil && scheme == "http" {
-		f.Add(key+".clientCertificate", "needs an https URL in match")
-	}
-}
-
 // checkCredential checks what a credential needs of custody.
 func (c *Sidecar) checkCredential(key string, r *secrets.Credential, f *findings) {
 	at, in := r.InVault(), c.Custody.Vault
@@ -221,14 +170,17 @@ func (c *Postgres) dsn(key string, f *findings) string {
 
 func (c *Sidecar) addAction(key string, a Action, f *findings) {
 	out := rules.Action{
-		Name: a.Name, Purpose: a.purpose(key, f), Subject: a.Subject, Action: a.Action, Content: a.Content,
+		Name: a.Name, Purpose: a.Purpose(), Subject: a.Subject, Action: a.Action, Content: a.Content,
 		MaxBody: cmp.Or(a.MaxBody, 1<<20), AllowQuery: a.Query, AgentSolves: a.Solver == "agent",
 		Via:     a.Via,
 		Match:   parseMatch(key+".match", a.Match, []string{http.MethodPost}, f),
 		MCP:     parseMCP(key+".match.mcp", a.Match.MCP, true, f),
 		GraphQL: parseGraphQL(key+".match.graphql", a.Match.GraphQL, true, f),
 	}
-	c.checkSecrets(key, a.Credential, a.ClientCertificate, out.Match.Scheme, f)
+	c.checkRule(key, &a.Rule, out.Match, f)
+	if out.Match.Host == proxy.InternalHost {
+		c.checkPublishes(key, a, out.Match.Path, f)
+	}
 	if a.Headers != nil {
 		out.Headers = make([]string, len(a.Headers)) // an empty list allows none, and nil allows all
 	}
@@ -283,9 +235,9 @@ func (c *Sidecar) addEgress(key string, e Egress, f *findings) {
 		methods = []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	}
 	matched := parseMatch(key+".match", e.Match, methods, f)
-	c.checkSecrets(key, e.Credential, e.ClientCertificate, matched.Scheme, f)
+	c.checkRule(key, &e.Rule, matched, f)
 	c.EgressRules = append(c.EgressRules, rules.Egress{
-		Name: e.Name, Purpose: e.purpose(key, f), WebSocket: e.WebSocket, Via: e.Via,
+		Name: e.Name, Purpose: e.Purpose(), WebSocket: e.WebSocket, Via: e.Via,
 		Match:    matched,
 		MCP:      parseMCP(key+".match.mcp", e.Match.MCP, false, f),
 		GraphQL:  parseGraphQL(key+".match.graphql", e.Match.GraphQL, false, f),

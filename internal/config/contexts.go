@@ -134,7 +134,7 @@ func CurrentContext() (*Context, error) {
 }
 
 // SplitEndpoint parses an endpoint on a command line: unix:PATH, unix:PATH,UID or https://HOST:PORT,FILE, where file is
-// a [Client] and may be left out. tcp: is an earlier form of https://.
+// a [Client] and may be left out.
 func SplitEndpoint(s string) (at Peer, file string, ok bool) {
 	if path, isUnix := strings.CutPrefix(s, "unix:"); isUnix {
 		before, number, _ := strings.Cut(path, ",")
@@ -145,9 +145,6 @@ func SplitEndpoint(s string) (at Peer, file string, ok bool) {
 		return Peer{Unix: path}, "", path != ""
 	}
 	address, isTCP := strings.CutPrefix(s, "https://")
-	if !isTCP {
-		address, isTCP = strings.CutPrefix(s, "tcp:")
-	}
 	address, file, _ = strings.Cut(address, ",")
 	_, port, err := net.SplitHostPort(address)
 	return Peer{TCP: address}, file, isTCP && err == nil && port != ""

@@ -138,13 +138,17 @@ var shared = []struct {
 	{"Match", reflect.TypeFor[Match](),
 		`match: {url: "https://api.github.com/repos/{owner}/{repo}/issues", methods: [POST]}`},
 	{"Peer", reflect.TypeFor[Peer](), `control: {tcp: "control.mediator:8445"}`},
-	{"Purpose", reflect.TypeFor[Purpose](),
-		`egress: {comment: "Reads for the Monday report", owner: reports@example.org, expires: 2027-01-31}`},
 	{"Process", reflect.TypeFor[Process](), `custody: {type: memory}
 trust: {registry: trust/registry.jwk, auditor: trust/auditor.jwk, bundle: trust/trust.json}
 agent: {uid: 2000}`},
 	{"Postgres", reflect.TypeFor[Postgres](), "postgres: {dsnFile: secrets/postgres}"},
 	{"Rate", reflect.TypeFor[Rate](), "session: {perSecond: 20, burst: 60}"},
+	{"Rule", reflect.TypeFor[Rule](), `reads:
+  name: reads
+  match: {url: "https://api.example.com/**", methods: [GET]}
+  comment: "Reads for the Monday report"
+  owner: reports@example.org
+  expires: 2027-01-31`},
 	{"Store", reflect.TypeFor[Store](), "store: {postgres: {dsnFile: secrets/postgres}}"},
 	{"Signing key", reflect.TypeFor[SigningKey](), "runtime: {key: runtime-key, issuer: mediator-runtime, lifetime: 30s}"},
 	{"TLS", reflect.TypeFor[TLS](),

@@ -33,11 +33,11 @@ const (
 )
 
 func correctRules() (Action, Egress) {
-	a := Action{Name: "issue", Subject: "s", Action: "a",
-		Match: Match{URL: mcpURL, MCP: &MCP{Tools: []string{"create_issue"}}}}
-	e := Egress{Name: "reads", Match: Match{URL: mcpURL, MCP: &MCP{
+	a := Action{Rule: Rule{Name: "issue", Match: Match{URL: mcpURL, MCP: &MCP{Tools: []string{"create_issue"}}}},
+		Subject: "s", Action: "a"}
+	e := Egress{Rule: Rule{Name: "reads", Match: Match{URL: mcpURL, MCP: &MCP{
 		Tools: []string{"get_issue"}, Elicitation: true, Pin: map[string]string{"get_issue": strings.Repeat("a", 64)},
-	}}}
+	}}}}
 	return a, e
 }
 
@@ -103,14 +103,16 @@ func TestRules(t *testing.T) {
 			`"function" is a tool that the agent runs`},
 		"a wildcard": {model(Egress{Observe: "openai-chat", HostedTools: []string{"*"}}),
 			"neither the type of a tool"},
-		"a GET": {model(Egress{Match: Match{URL: modelURL, Methods: []string{"GET", "POST"}}, Observe: "openai-chat"}),
+		"a GET": {model(Egress{Rule: Rule{Match: Match{URL: modelURL, Methods: []string{"GET", "POST"}}},
+			Observe: "openai-chat"}),
 			"needs POST as the only method"},
 		"models offered": {model(Egress{Observe: "openai-chat", Generate: &Generate{Models: []string{"m"}}}), "<nil>"},
 		"no models": {model(Egress{Observe: "openai-chat", Generate: &Generate{}}),
 			"egress[0].generate.models: is required"},
 		"no tokens": {model(Egress{Observe: "openai-chat", Generate: &Generate{Models: []string{"m"}, MaxTokens: -1}}),
 			"egress[0].generate: maxTokens is not positive"},
-		"a model at an MCP server": {model(Egress{Match: Match{URL: modelURL, MCP: &MCP{}}, Observe: "openai-chat"}),
+		"a model at an MCP server": {model(Egress{Rule: Rule{Match: Match{URL: modelURL, MCP: &MCP{}}},
+			Observe: "openai-chat"}),
 			"cannot be set with match.mcp"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,11 +181,11 @@ func TestWarnings(t *testing.T) {
 		"tools and the mediator's own gate": {tools, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := Action{Name: "a", Subject: "s", Action: "a", Match: tt.match, Gate: tt.gate}
+			a := Action{Rule: Rule{Name: "a", Match: tt.match}, Subject: "s", Action: "a", Gate: tt.gate}
 			if tt.gate == "api" {
 				a.API = api
 			}
-			e := Egress{Name: "e", Match: Match{URL: url + "ws", Methods: []string{"GET"}}}
+			e := Egress{Rule: Rule{Name: "e", Match: Match{URL: url + "ws", Methods: []string{"GET"}}}}
 			if tt.websocket != "" {
 				e.WebSocket, e.Match.URL = true, tt.websocket
 			}

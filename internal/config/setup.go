@@ -5,7 +5,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/proxy/match"
 )
 
 // CheckCeiling refuses (ceiling_exceeded) a rule that exceeds a manifest's egressCeiling.
@@ -14,18 +13,12 @@ func (c *Sidecar) CheckCeiling(patterns []policy.EgressPattern) error {
 	if err != nil {
 		return err
 	}
-	check := func(name string, m match.Match) {
-		if exceeds := ceiling.CheckRule(m); exceeds != nil && err == nil {
-			err = fmt.Errorf("the rule %s: %w", name, exceeds)
+	for name, m := range c.Matches() {
+		if err := ceiling.CheckRule(m); err != nil {
+			return fmt.Errorf("the rule %s: %w", name, err)
 		}
 	}
-	for _, a := range c.ActionRules {
-		check(a.Name, a.Match)
-	}
-	for _, e := range c.EgressRules {
-		check(e.Name, e.Match)
-	}
-	return err
+	return nil
 }
 
 // LoadProxy returns the proxy's address and the file of the CA's certificate from a sidecar's configuration. It reads

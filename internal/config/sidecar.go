@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/config/remote"
-	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/proxy/intercept"
 	limits "github.com/actionproof/mediator/proxy/load"
 	"github.com/actionproof/mediator/proxy/match"
@@ -210,11 +209,7 @@ type MCP struct {
 
 // Action is one kind of call that posts.
 type Action struct {
-	Purpose `yaml:",inline"`
-	// Name appears in records and metrics.
-	Name string `yaml:"name" need:"yes"`
-	// Match selects the calls.
-	Match Match `yaml:"match" need:"yes"`
+	Rule `yaml:",inline"`
 	// Subject is the agent that posts.
 	Subject string `yaml:"subject" need:"yes"`
 	// Action names the operation, such as create_post.
@@ -228,14 +223,6 @@ type Action struct {
 	// Headers are the agent's headers that may pass, besides common ones such as Accept; others refuse the call. Evidence
 	// covers no headers, though they can change what a post does. [] allows only common ones. Default: all.
 	Headers []string `yaml:"headers"`
-	// Credential replaces the agent's own credential.
-	Credential *secrets.Credential `yaml:"credential"`
-	// ClientCertificate authenticates the mediator by mutual TLS.
-	ClientCertificate *secrets.ClientCertificate `yaml:"clientCertificate"`
-	// Sign signs requests (Web Bot Auth): none, web-bot-auth, or web-bot-auth-legacy for verifiers of earlier drafts.
-	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
-	// Via overrides upstreamProxy.noProxy: direct or proxy.
-	Via upstream.Via `yaml:"via"`
 	// Gate is the gate that verifies the evidence: local (the mediator's own) or api (the API's).
 	Gate string `yaml:"gate" one:"local api"`
 	// API locates the API's own gate; only with `gate: api`.
@@ -257,19 +244,7 @@ type API struct {
 
 // Egress is one kind of call that is not a post.
 type Egress struct {
-	Purpose `yaml:",inline"`
-	// Name appears in records and metrics.
-	Name string `yaml:"name" need:"yes"`
-	// Match selects the calls.
-	Match Match `yaml:"match" need:"yes"`
-	// Credential replaces the agent's own credential, which passes by default.
-	Credential *secrets.Credential `yaml:"credential"`
-	// ClientCertificate is as in an action.
-	ClientCertificate *secrets.ClientCertificate `yaml:"clientCertificate"`
-	// Sign is as in an action.
-	Sign string `yaml:"sign" one:"none web-bot-auth web-bot-auth-legacy"`
-	// Via is as in an action.
-	Via upstream.Via `yaml:"via"`
+	Rule `yaml:",inline"`
 	// Observe is the API of the models whose calls the sidecar inspects: openai-chat, openai-responses, openai-embeddings,
 	// openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini, bedrock-converse or
 	// ollama-chat. POST only.

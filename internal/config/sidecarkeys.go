@@ -49,9 +49,11 @@ func (c *Sidecar) checkKeys(f *findings) {
 			f.Add("reputation", "is required with keys.agentStatement: agents publish at the node")
 		}
 	}
-	c.checkSigning(f)
 	if k := c.Keys.WebBotAuth; k != nil {
 		keys = append(keys, namedKey{"keys.webBotAuth", *k})
+		if err := botauth.CheckOrigin(k.Issuer); k.Issuer != "" && err != nil {
+			f.Add("keys.webBotAuth.issuer", "%v", err)
+		}
 	}
 	if t := c.TransparencyLog; t != nil {
 		keys = append(keys, namedKey{"transparencyLog", SigningKey{Key: t.Key}})
@@ -91,34 +93,11 @@ func (c *Sidecar) checkKeys(f *findings) {
 	}
 }
 
-// checkSigning checks the key that signs requests, and the rules that name it.
-func (c *Sidecar) checkSigning(f *findings) {
-	if k := c.Keys.WebBotAuth; k != nil && k.Issuer != "" {
-		if err := botauth.CheckOrigin(k.Issuer); err != nil {
-			f.Add("keys.webBotAuth.issuer", "%v", err)
-		}
-	}
-	check := func(key, sign string) {
-		if sign != "none" && c.Keys.WebBotAuth == nil {
-			f.Add(key+".sign", "needs keys.webBotAuth, the key that signs requests")
-		}
-	}
-	for i, a := range c.Actions {
-		check(fmt.Sprintf("actions[%d]", i), a.Sign)
-	}
-	for i, e := range c.Egress {
-		check(fmt.Sprintf("egress[%d]", i), e.Sign)
-	}
-}
-
 // Hosts returns the hosts of the rules and the mediator's own name. The interception CA certifies these.
 func (c *Sidecar) Hosts() []string {
 	hosts := []string{proxy.InternalHost}
-	for _, a := range c.ActionRules {
-		hosts = append(hosts, a.Match.Host)
-	}
-	for _, e := range c.EgressRules {
-		hosts = append(hosts, e.Match.Host)
+	for _, m := range c.Matches() {
+		hosts = append(hosts, m.Host)
 	}
 	if c.Denied != nil {
 		hosts = append(hosts, c.Denied.Hosts()...)

@@ -37,8 +37,8 @@ func TestWideRules(t *testing.T) {
 		var c Sidecar
 		f, words := &findings{File: new(strict.File)}, strings.Fields(rules)
 		for i := 0; i+1 < len(words); i += 2 {
-			c.Egress = append(c.Egress, Egress{Name: fmt.Sprint("r", i/2),
-				Match: Match{URL: words[i+1], Methods: strings.Split(words[i], ",")}})
+			c.Egress = append(c.Egress, Egress{Rule: Rule{Name: fmt.Sprint("r", i/2), Sign: "none",
+				Match: Match{URL: words[i+1], Methods: strings.Split(words[i], ",")}}})
 		}
 		if len(words)%2 == 1 {
 			c.Egress[1].Credential = &secrets.Credential{File: "x"}

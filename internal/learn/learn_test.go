@@ -3,7 +3,6 @@ package learn_test
 import (
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/learn"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/rulesfile"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/match"
@@ -305,9 +305,7 @@ func TestWidths(t *testing.T) {
 			t.Errorf("%s: reads %+v", form, reads)
 		}
 	}
-	var coded interface{ Code() string }
-	if _, err := rulesOf(t, []byte("{}")).Judge(g.call("GET a.test/x")); !errors.As(err, &coded) ||
-		coded.Code() != "egress_denied" {
+	if _, err := rulesOf(t, []byte("{}")).Judge(g.call("GET a.test/x")); refusal.CodeOf(err) != "egress_denied" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,7 +1,10 @@
 // Package refusal has the error type of all refusals.
 package refusal
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Refusal is an error with a stable code for programs and a sentence for people. It never holds a secret, a body or a
 // whole token. Package problem decides what an agent may read of it.
@@ -23,6 +26,15 @@ func New(code, format string, args ...any) *Refusal {
 }
 
 func (r *Refusal) Code() string { return r.code }
+
+// CodeOf returns the code of err, or "" if it has none. err need not be a [Refusal].
+func CodeOf(err error) string {
+	var coded interface{ Code() string }
+	if errors.As(err, &coded) {
+		return coded.Code()
+	}
+	return ""
+}
 
 // ForOperator adds a clause that only operators read, such as an address or another program's words.
 func (r *Refusal) ForOperator(format string, args ...any) *Refusal {

@@ -35,14 +35,6 @@ func double(_ context.Context, a ask) (ask, error) {
 	return ask{2 * a.N}, nil
 }
 
-func codeOf(err error) string {
-	var coded interface{ Code() string }
-	if errors.As(err, &coded) {
-		return coded.Code()
-	}
-	return ""
-}
-
 func TestCall(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/double", wire.Handle(double))
@@ -63,7 +55,7 @@ func TestCall(t *testing.T) {
 	} {
 		var answer ask
 		err := p.Call(t.Context(), s.URL+tt.path, ask{tt.n}, &answer)
-		if codeOf(err) != tt.code || tt.code == "" && (err != nil || answer.N != 8) {
+		if refusal.CodeOf(err) != tt.code || tt.code == "" && (err != nil || answer.N != 8) {
 			t.Errorf("%s %d: got %v, %v", tt.path, tt.n, answer, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret detail") {
@@ -71,7 +63,7 @@ func TestCall(t *testing.T) {
 		}
 	}
 	s.Close()
-	if err := p.Call(t.Context(), s.URL+"/double", ask{}, &ask{}); codeOf(err) != "gate_unavailable" {
+	if err := p.Call(t.Context(), s.URL+"/double", ask{}, &ask{}); refusal.CodeOf(err) != "gate_unavailable" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -115,7 +107,7 @@ func TestCallSaysWhy(t *testing.T) {
 	} {
 		err := wire.Peer{HTTP: tt.client, Name: "the peer", Unavailable: "gate_unavailable"}.Call(tt.ctx, tt.url, ask{},
 			&ask{})
-		if codeOf(err) != "gate_unavailable" || err.Error() != tt.want {
+		if refusal.CodeOf(err) != "gate_unavailable" || err.Error() != tt.want {
 			t.Errorf("got %v, want %s", err, tt.want)
 		}
 	}
@@ -166,7 +158,7 @@ func TestWriteOfWhatIsNoJSON(t *testing.T) {
 	s := httptest.NewServer(wire.Handle(func(context.Context, ask) (float64, error) { return math.NaN(), nil }))
 	defer s.Close()
 	p := wire.Peer{HTTP: s.Client(), Name: "the peer", Unavailable: "gate_unavailable"}
-	if err := p.Call(t.Context(), s.URL, ask{}, new(float64)); codeOf(err) != "internal" {
+	if err := p.Call(t.Context(), s.URL, ask{}, new(float64)); refusal.CodeOf(err) != "internal" {
 		t.Errorf("an answer: %v", err)
 	}
 	var wrong *json.UnsupportedValueError
@@ -206,7 +198,7 @@ func TestCallReadsNoFurther(t *testing.T) {
 		"/bound": ""} {
 		err := p.Call(t.Context(), s.URL+path, ask{}, &ask{})
 		if want == "" && err != nil || want != "" &&
-			(codeOf(err) != "gate_unavailable" || !strings.Contains(err.Error(), want)) {
+			(refusal.CodeOf(err) != "gate_unavailable" || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -283,7 +275,7 @@ func TestCallIsStrictAndBounded(t *testing.T) {
 		p := wire.Peer{HTTP: s.Client(), Name: "the peer", Unavailable: "gate_unavailable"}
 		var got answer
 		err := p.Call(t.Context(), s.URL, ask{}, &got)
-		if tt.ok && err != nil || !tt.ok && codeOf(err) != "gate_unavailable" {
+		if tt.ok && err != nil || !tt.ok && refusal.CodeOf(err) != "gate_unavailable" {
 			t.Errorf("%s: got %v", name, err)
 		}
 		if tt.body == whole &&

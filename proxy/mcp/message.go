@@ -84,7 +84,6 @@ func printable(name string) string {
 	return fmt.Sprintf("%.128q", name)
 }
 
-// IsCall reports whether the message calls a tool and expects an answer.
 // Asks is the message in a record.
 func (m *Message) Asks() *ledger.MCPMessage {
 	asks := &ledger.MCPMessage{}
@@ -97,6 +96,7 @@ func (m *Message) Asks() *ledger.MCPMessage {
 	return asks
 }
 
+// IsCall reports whether the message calls a tool and expects an answer.
 func (m *Message) IsCall() bool { return m.Method == callTool && m.ID != "" }
 
 // IsRequest reports whether the message expects an answer.

@@ -35,42 +35,33 @@ type appraisal func(a archive.Archive, token string, now time.Time) (claims any,
 	says string, err error)
 
 var appraisals = map[string]appraisal{
-	accrual.Kind.Typ: appraised(accrual.Kind, func(c accrual.Claims) evidence.Registered {
-		return c.Registered
-	}, func(c accrual.Claims) (what, says string) {
+	accrual.Kind.Typ: appraised(accrual.Kind, func(c accrual.Claims) (what, says string) {
 		return "reputation of " + c.AgentID, node.ReputationFacts(c)
 	}),
-	autonomy.Kind.Typ: appraised(autonomy.Kind, func(c autonomy.Claims) evidence.Registered { // in a feedback
-		return c.Registered
-	}, func(c autonomy.Claims) (what, says string) {
+	autonomy.Kind.Typ: appraised(autonomy.Kind, func(c autonomy.Claims) (what, says string) {
 		return fmt.Sprintf("score of session %s of %s", c.Session, c.Agent), fmt.Sprintf("%.1f (%s)", c.Composite, c.Band)
 	}),
-	verification.Kind.Typ: appraised(verification.Kind, func(c verification.Result) evidence.Registered {
-		return c.Registered
-	}, func(c verification.Result) (what, says string) {
+	verification.Kind.Typ: appraised(verification.Kind, func(c verification.Result) (what, says string) {
 		says = fmt.Sprintf("score %d of %d in the mode %s, with the key %s", c.Score, c.MaxScore, c.Mode, c.DIDKey)
 		if c.Degraded {
 			says += ", degraded"
 		}
 		return fmt.Sprintf("verification of %s (%s)", c.Subject, c.SubjectBasis), says
 	}),
-	dispute.ResolutionKind.Typ: appraised(dispute.ResolutionKind, func(c dispute.Resolution) evidence.Registered {
-		return c.Registered
-	}, func(c dispute.Resolution) (what, says string) {
+	dispute.ResolutionKind.Typ: appraised(dispute.ResolutionKind, func(c dispute.Resolution) (what, says string) {
 		return "resolution of the dispute " + c.DisputeID,
 			fmt.Sprintf("%s against %s: %s by %s, %s", c.Challenger, c.Target, c.Outcome, c.Resolver, c.Reason)
 	}),
 }
 
-func appraised[C any](k evidence.Kind[C], registered func(C) evidence.Registered,
-	describe func(C) (what, says string)) appraisal {
+func appraised[C any](k evidence.Kind[C], describe func(C) (what, says string)) appraisal {
 	return func(a archive.Archive, token string, now time.Time) (any, evidence.Registered, string, string, error) {
-		c, err := archive.JudgeAppraised(a, k, registered, token, now)
+		c, err := archive.JudgeAppraised(a, k, token, now)
 		if err != nil {
 			return nil, evidence.Registered{}, "", "", err
 		}
 		what, says := describe(c)
-		return c, registered(c), what, says, nil
+		return c, k.Registered(c), what, says, nil
 	}
 }
 

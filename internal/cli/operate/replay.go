@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/rulesfile"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/rules"
@@ -29,12 +29,9 @@ type replayed struct {
 // decision describes what rules decide about a call.
 func decision(rules *rules.Rules, r ledger.Record) (says string, judged bool) {
 	v, err := rules.Judge(r)
-	var coded interface{ Code() string }
-	switch {
-	case errors.As(err, &coded):
-		return coded.Code(), true
+	switch code := refusal.CodeOf(err); {
 	case err != nil:
-		return "", false
+		return code, code != ""
 	case v.Post:
 		return "action " + v.Rule, true
 	}

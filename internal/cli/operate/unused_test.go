@@ -16,7 +16,7 @@ import (
 
 // TestUnused asks a sidecar for the calls of 30 days, of which it may have fewer.
 func TestUnused(t *testing.T) {
-	named := []config.Egress{{Name: "used"}, {Name: "unused"}}
+	named := []config.Egress{{Rule: config.Rule{Name: "used"}}, {Rule: config.Rule{Name: "unused"}}}
 	for name, tt := range map[string]struct{ before, since, want string }{
 		"an old record":                 {`[{"id":"1"}]`, `[{"id":"2","rule":"used"}]`, "egress[1]"},
 		"a new record":                  {`[]`, `[{"id":"2","rule":"used"}]`, ""},

@@ -45,11 +45,8 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 	if c.Session.Learning {
 		p.Connect = append(p.Connect, "80", "443")
 	}
-	for _, a := range c.ActionRules {
-		p.Connect = append(p.Connect, daemon.Port(a.Match.Port))
-	}
-	for _, e := range c.EgressRules {
-		p.Connect = append(p.Connect, daemon.Port(e.Match.Port))
+	for _, m := range c.Matches() {
+		p.Connect = append(p.Connect, daemon.Port(m.Port))
 	}
 	for _, u := range c.UpstreamHosts {
 		if u.Address.IsValid() && u.Address.Port() != 0 {

@@ -62,8 +62,7 @@ tls: {certificate: tls/serve/bundle.pem, key: tls/serve/bundle.pem, authorities:
 	}
 
 	post := r.newest(t, "post").ID
-	for _, endpoint := range []string{r.Stack.Admin(), operator, reader, worker, strings.Replace(reader, "https://", "tcp:",
-		1)} {
+	for _, endpoint := range []string{r.Stack.Admin(), operator, reader, worker} {
 		kit.Mediator(t, "posts", "show", post, "--admin", endpoint).Done(
 			"of the rule  notes of the move; owner ann@example.org; expires 2099-01-31T00:00:00Z")
 	}

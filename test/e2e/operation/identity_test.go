@@ -90,7 +90,7 @@ func TestPods(t *testing.T) {
 		check.Must(t, p.of.StartProcess(p.name, p.file))
 		started := p.of.Processes[len(p.of.Processes)-1]
 		if over := at[p.name]; over != "" {
-			started.Endpoint = "tcp:" + over + "," + operator
+			started.Endpoint = "https://" + over + "," + operator
 		}
 		check.Must(t, p.of.WaitFor(t.Context(), started, "/healthz"))
 		endpoints = append(endpoints, started.Endpoint)
@@ -170,7 +170,7 @@ func TestPods(t *testing.T) {
 		}
 	}
 	kit.Mediator(t, "reload", endpoints[1]).Done()
-	kit.Mediator(t, "reload", "tcp:"+at["control"]).Misused()
+	kit.Mediator(t, "reload", "https://"+at["control"]).Misused()
 	kit.Write(t, operator, "certificate: bundle.pem\nkey: bundle.pem\nauthorities: authorities.pem\nname: other.example\n")
 	kit.Mediator(t, "reload", endpoints[1]).Refused("not good for other.example")
 }

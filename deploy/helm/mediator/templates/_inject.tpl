@@ -71,7 +71,7 @@ containers:
     image: {{ include "mediator.image" . }}
     imagePullPolicy: {{ .Values.image.pullPolicy }}
     restartPolicy: Always
-    args: [guard, --forward, {{ printf "tcp:%s:8444,/etc/mediator/forwarder.yaml" .Values.proxy.address | quote }}, --ca-file, /run/mediator/ca/ca.pem]
+    args: [guard, --forward, {{ printf "https://%s:8444,/etc/mediator/forwarder.yaml" .Values.proxy.address | quote }}, --ca-file, /run/mediator/ca/ca.pem]
     resources: {{- toYaml .Values.proxy.forwarder | nindent 6 }}
     securityContext: {{- include "mediator.securityContext" . | nindent 6 }}
     volumeMounts:

@@ -87,7 +87,7 @@ func FuzzTime(f *testing.F) {
 }
 
 func FuzzSplitEndpoint(f *testing.F) {
-	for _, text := range []string{"unix:/run/a.sock", "unix:a,7", "https://a:1", "tcp:[::1]:1,file.yaml", "https://:1"} {
+	for _, text := range []string{"unix:/run/a.sock", "unix:a,7", "https://a:1", "https://[::1]:1,file.yaml", "https://:1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
