@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/elazarl/goproxy"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/refusal"
@@ -19,7 +20,8 @@ import (
 
 // From a CONNECT to the handler:
 //
-//	serveConnect   decides the CONNECT and takes the connection from net/http
+//	serveConnect   decides the CONNECT and gives it to goproxy
+//	newDispatch    goproxy takes the connection from net/http and calls tunnel
 //	tunnel         prepares the tunnel for requests and gives it back to net/http
 //	begin          answers the CONNECT and looks at the first byte
 //	handshake      terminates TLS with a certificate for the tunnel's host
@@ -40,11 +42,10 @@ func (p *Proxy) serveConnect(w http.ResponseWriter, r *http.Request) {
 		refuseConnect(w, r, p, err)
 		return
 	}
-	if _, _, err := w.(http.Hijacker).Hijack(); err != nil {
-		refuseConnect(w, r, p, err)
-		return
+	p.dispatch.ServeHTTP(w, r)
+	if !w.(*response).begun {
+		refuseConnect(w, r, p, errors.New("intercept: goproxy did not take the connection of a CONNECT"))
 	}
-	c.tunnel()
 }
 
 func (c *conn) enterConnect(r *http.Request) error {
@@ -97,6 +98,40 @@ func (c *conn) settle() {
 	}
 	c.p.starting.Done()
 }
+
+// newDispatch lets goproxy take the connection of a decided CONNECT from net/http. Nothing leads to goproxy's own ways
+// to an upstream, and its dialers fail.
+func (p *Proxy) newDispatch() *goproxy.ProxyHttpServer {
+	g := goproxy.NewProxyHttpServer()
+	g.Tr = &http.Transport{DialContext: noDial, DialTLSContext: noDial, DisableKeepAlives: true}
+	g.ConnectDial = func(network, addr string) (net.Conn, error) { return noDial(context.Background(), network, addr) }
+	g.ConnectDialWithReq = func(r *http.Request, network, addr string) (net.Conn, error) {
+		return noDial(r.Context(), network, addr)
+	}
+	g.Logger = goproxyLog{p.o.Log.Named("goproxy").WithOptions(zap.AddCallerSkip(2)).Sugar()}
+	g.Verbose = p.o.Log.Core().Enabled(zap.DebugLevel)
+	g.NonproxyHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.o.Refuse(w, r, errors.New("intercept: a plain request reached the CONNECT dispatch"))
+	})
+	decided := goproxy.ReqConditionFunc(func(r *http.Request, _ *goproxy.ProxyCtx) bool {
+		c := connOf(r.Context())
+		return c != nil && c.requests != nil
+	})
+	g.OnRequest(decided).HijackConnect(func(r *http.Request, _ net.Conn, _ *goproxy.ProxyCtx) {
+		connOf(r.Context()).tunnel()
+	})
+	// Without this goproxy would tunnel an undecided CONNECT blindly.
+	g.OnRequest().HandleConnect(goproxy.AlwaysReject)
+	return g
+}
+
+func noDial(context.Context, string, string) (net.Conn, error) {
+	return nil, errors.New("intercept: goproxy must not dial")
+}
+
+type goproxyLog struct{ log *zap.SugaredLogger }
+
+func (l goproxyLog) Printf(format string, args ...any) { l.log.Debugf(format, args...) }
 
 func (c *conn) tunnel() {
 	c.waits(true)

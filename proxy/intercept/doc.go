@@ -5,7 +5,7 @@
 //	conn.go         one connection with all its state
 //	http1.go        judges HTTP/1 before net/http reads it, line by line (http1line.go)
 //	request.go      a request to the proxy: a CONNECT or an absolute URL
-//	connect.go      from a CONNECT to the handler: TLS, requests inside the tunnel
+//	connect.go      from a CONNECT to the handler: goproxy, TLS, requests inside the tunnel
 //	transparent.go  the same for connections that the kernel redirected here
 //	leaf.go         the certificate for TLS, signed by the CA of ca.go
 //	response.go     the answer, its deadlines, and panics

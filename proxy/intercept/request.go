@@ -35,7 +35,8 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePlain gives an absolute-form request to the Handler.
+// servePlain gives an absolute-form request to the Handler. goproxy's own way removes Accept-Encoding, forwards by
+// itself, and does not flush.
 func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
 	t, err := parseRequest(r)
 	if err != nil {

@@ -125,7 +125,7 @@ func (w *response) FlushError() error {
 
 func (w *response) Flush() { _ = w.FlushError() }
 
-// Hijack takes the connection from net/http: after a CONNECT for the tunnel, otherwise for another protocol, until the
+// Hijack takes the connection from net/http: after a CONNECT for goproxy, otherwise for another protocol, until the
 // handler returns or a shutdown begins.
 func (w *response) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	_, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()

@@ -98,11 +98,12 @@ func (l *Limits) setDefaults() {
 
 // Proxy takes connections from agents, terminates TLS in their tunnels, and gives every request to one Handler.
 type Proxy struct {
-	o       Options
-	server  *http.Server // of plain connections and of the tunnels' insides
-	tunnels *tunnelListener
-	tls     *tls.Config // of tunnels
-	begin   sync.Once   // begins to serve tunnels
+	o        Options
+	server   *http.Server // of plain connections and of the tunnels' insides
+	dispatch http.Handler // goproxy, see newDispatch
+	tunnels  *tunnelListener
+	tls      *tls.Config // of tunnels
+	begin    sync.Once   // begins to serve tunnels
 	// ofSessions counts the connections to sessions' own listeners.
 	ofSessions share.Pool
 	// streams counts the requests over HTTP/2 in progress: each holds its header until its client takes the answer.
@@ -147,6 +148,7 @@ func New(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{o: o, tunnels: newTunnelListener(), trusting: lru.New[string, struct{}](maxTrusting)}
 	p.stopping, p.stop = context.WithCancel(context.Background())
+	p.dispatch = p.newDispatch()
 	p.tls = p.newTLS(o.CA)
 	p.server = p.newServer()
 	return p, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// Each numbered fault is one that intercepting proxies have had (docs/adr/0002). All tests use real sockets.
+// Each numbered fault is one of goproxy's own interception (docs/adr/0002). All tests use real sockets.
 
 // Fault 1: "OPTIONS *" leaves no URL, and a panic ends the process.
 func TestFault1PanicAndOptionsStar(t *testing.T) {
