@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strings"
@@ -79,7 +80,9 @@ func (d *DB) Clock() func(ctx context.Context) (time.Time, error) {
 	if d.shared == nil {
 		return nil
 	}
-	return d.shared.Now
+	return func(ctx context.Context) (time.Time, error) {
+		return One[time.Time](ctx, d, "read the clock", `SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`)
+	}
 }
 
 // Locked ends a SELECT in a transaction whose rows no other transaction may change meanwhile. A file has one writer.
@@ -115,6 +118,11 @@ func (d *DB) Write(ctx context.Context, doing string, do func(Tx) error) error {
 	return d.write(ctx, func(ctx context.Context, t *sql.Tx) error { return do(Tx{t, ctx, doing, d}) })
 }
 
+type within struct{}
+
+// Context returns a context whose reads are in the transaction, and need no other connection.
+func (t Tx) Context() context.Context { return context.WithValue(t.ctx, within{}, t) }
+
 // Exec runs a statement and returns the number of changed rows.
 func (t Tx) Exec(query string, args ...any) (int64, error) {
 	var r sql.Result
@@ -149,7 +157,7 @@ func (t Tx) One(instead error, query string, args ...any) error {
 }
 
 // rowsAtOnce bounds one INSERT. SQLite takes 32,766 parameters, PostgreSQL 65,535.
-const rowsAtOnce = 100
+const rowsAtOnce = 64
 
 // Insert inserts the rows that do not conflict and returns their number. head is the statement up to VALUES.
 func (t Tx) Insert(head string, rows [][]any) (inserted int64, err error) {
@@ -164,7 +172,7 @@ func (t Tx) Replace(head, then string, rows [][]any) error {
 
 func (t Tx) insert(head, then string, rows [][]any) (inserted int64, err error) {
 	for len(rows) > 0 {
-		n := min(rowsAtOnce, len(rows))
+		n := min(rowsAtOnce, 1<<(bits.Len(uint(len(rows)))-1)) // a power of two, so that few statements are prepared
 		var values []string
 		var args []any
 		for _, row := range rows[:n] {
@@ -198,6 +206,9 @@ func Many[T any](ctx context.Context, d *DB, doing, query string, args ...any) (
 		if text, ok := a.(string); ok && !Storable(text) {
 			return nil, d.missing
 		}
+	}
+	if t, ok := ctx.Value(within{}).(Tx); ok && t.db == d {
+		return ManyIn[T](t, query, args...)
 	}
 	rows, err := d.read.QueryContext(ctx, query, stored(args)...)
 	return collect[T](doing, rows, err)

@@ -130,6 +130,17 @@ func (b *Book) Named(f Filing) []string {
 	return f.Contract.TargetReceipts
 }
 
+// RowsOf returns the ids of rows that filing reads: see [RowsOf].
+func (b *Book) RowsOf(f Filing) []string {
+	hash, _ := HashOf(f.Document())
+	if c := f.Contract; c != nil {
+		s, _ := b.Signal(c.OriginalSignalID)
+		return append(RowsOf(c.OriginalSignalID, DisputeID(hash), c.ChallengerAgentID, s.Agent),
+			rowContract+c.ChallengerAgentID+" "+c.ChallengeID)
+	}
+	return RowsOf("", DisputeID(hash), f.Challenge.ChallengerID, f.Challenge.TargetID)
+}
+
 // substance returns the hash of a filing's meaning. It leaves out what an agent can change without saying anything new:
 // ids, times, signatures, the order of receipts, and words where receipts decide.
 func (b *Book) substance(f Filing, o Opened) (string, error) {

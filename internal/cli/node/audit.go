@@ -1,0 +1,55 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/process/node"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+// Audit returns the command that replays the log of disputes. It belongs below the command that runs the node.
+func Audit() *cobra.Command {
+	var path string
+	c := &cobra.Command{
+		Use: "audit --config FILE", Short: "Replay the log of disputes, and compare the node's state with it",
+		Args:    cli.NoArgs,
+		Example: "  mediator reputation audit --config reputation.yaml",
+		Long: `Replays the log into a temporary file, and compares each row of the state that the node keeps beside it. Stop the
+node before, or restore a backup elsewhere. 100,000 entries take about TIME.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			of, err := config.LoadReputation(path)
+			if err != nil {
+				return err
+			}
+			dir, err := os.MkdirTemp("", "mediator-audit")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+			kept, err := node.OpenStore(c.Context(), of)
+			if err != nil {
+				return err
+			}
+			defer kept.Close()
+			replayed, err := store.Open(c.Context(), filepath.Join(dir, "replayed.db"), "")
+			if err != nil {
+				return err
+			}
+			defer replayed.Close()
+			entries, err := kept.Audit(c.Context(), replayed)
+			if err != nil {
+				return fmt.Errorf("after %d entries: %w", entries, err)
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%d entries, and the state follows from them\n", entries)
+			return err
+		},
+	}
+	cli.ConfigFlag(c, &path, "reputation.yaml")
+	return c
+}
