@@ -109,14 +109,17 @@ func (s *Service) endings(ctx context.Context) error {
 		}
 		for len(due) > 0 {
 			err := s.step(ctx, func(t *turn) error {
-				if err := t.fetch(due[:min(maxEnds, len(due))]); err != nil {
-					return err
-				}
-				for n := 0; len(due) > 0 && n < maxEnds && (n == 0 || !t.long()); n++ {
-					if err := kind.end(t, due[0].ID); err != nil {
-						failed = append(failed, fmt.Errorf("the %s %s: %w", kind.what, due[0].ID, err))
+				// It skips what replicas have ended, so that each turn ends something.
+				for first := true; len(due) > 0 && (first || len(t.made) == 0 && !t.long()); first = false {
+					if err := t.fetch(due[:min(maxEnds, len(due))]); err != nil {
+						return err
 					}
-					due = due[1:]
+					for n := 0; len(due) > 0 && n < maxEnds && (n == 0 || !t.long()); n++ {
+						if err := kind.end(t, due[0].ID); err != nil {
+							failed = append(failed, fmt.Errorf("the %s %s: %w", kind.what, due[0].ID, err))
+						}
+						due = due[1:]
+					}
 				}
 				return nil
 			})

@@ -5,9 +5,9 @@ package db
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math/bits"
 	"reflect"
 	"slices"
 	"strings"
@@ -157,7 +157,7 @@ func (t Tx) One(instead error, query string, args ...any) error {
 }
 
 // rowsAtOnce bounds one INSERT. SQLite takes 32,766 parameters, PostgreSQL 65,535.
-const rowsAtOnce = 64
+const rowsAtOnce = 100
 
 // Insert inserts the rows that do not conflict and returns their number. head is the statement up to VALUES.
 func (t Tx) Insert(head string, rows [][]any) (inserted int64, err error) {
@@ -171,8 +171,12 @@ func (t Tx) Replace(head, then string, rows [][]any) error {
 }
 
 func (t Tx) insert(head, then string, rows [][]any) (inserted int64, err error) {
+	if t.db.shared != nil && len(rows) > 1 {
+		places, columns := columnsOf(rows)
+		return t.Exec(head+" SELECT * FROM unnest("+places+") ON CONFLICT "+then, columns...)
+	}
 	for len(rows) > 0 {
-		n := min(rowsAtOnce, 1<<(bits.Len(uint(len(rows)))-1)) // a power of two, so that few statements are prepared
+		n := min(rowsAtOnce, len(rows))
 		var values []string
 		var args []any
 		for _, row := range rows[:n] {
@@ -186,6 +190,41 @@ func (t Tx) insert(head, then string, rows [][]any) (inserted int64, err error) 
 		inserted, rows = inserted+added, rows[n:]
 	}
 	return inserted, nil
+}
+
+// columnsOf returns rows as one array a column, and their places: PostgreSQL prepares one statement for any number.
+func columnsOf(rows [][]any) (places string, columns []any) {
+	for i, first := range rows[0] {
+		var column any
+		var kind string
+		switch first.(type) {
+		case string:
+			column, kind = columnOf[string](rows, i), "text"
+		case []byte:
+			column, kind = columnOf[[]byte](rows, i), "bytea"
+		default:
+			column, kind = columnOf[int64](rows, i), "bigint"
+		}
+		columns = append(columns, column)
+		places += fmt.Sprintf(", $%d::%s[]", i+1, kind)
+	}
+	return strings.TrimPrefix(places, ", "), columns
+}
+
+func columnOf[T any](rows [][]any, i int) (all []T) {
+	for _, row := range rows {
+		all = append(all, row[i].(T))
+	}
+	return all
+}
+
+// List returns a subquery of the column value, which has the strings of the argument $1.
+func (d *DB) List(values []string) (query string, argument any) {
+	raw, _ := json.Marshal(values) // strings
+	if d.shared != nil {
+		return `(SELECT jsonb_array_elements_text($1::jsonb) AS value)`, string(raw)
+	}
+	return `(SELECT value FROM json_each($1))`, string(raw)
 }
 
 // Places returns n places for arguments from this number on: "$3, $4".

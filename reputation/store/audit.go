@@ -11,14 +11,14 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// logged is an entry of the log of disputes as it is stored, and kept a row of the state.
+// logged is a stored entry of the log of disputes, and stated a stored row of its state.
 type (
 	logged struct {
 		Number    int64
 		Text      string
 		Completed []byte
 	}
-	kept struct {
+	stated struct {
 		ID, Text, Queue string
 		At, Due         int64
 	}
@@ -40,11 +40,11 @@ func (s *Store) Audit(ctx context.Context, empty *Store) (entries int64, err err
 		more = len(all) > 0
 	}
 	for after, more := "", true; more; {
-		got, err := s.kept(ctx, after)
+		got, err := s.stated(ctx, after)
 		if err != nil {
 			return entries, err
 		}
-		want, err := empty.kept(ctx, after)
+		want, err := empty.stated(ctx, after)
 		if err != nil {
 			return entries, err
 		}
@@ -61,8 +61,8 @@ func (s *Store) Audit(ctx context.Context, empty *Store) (entries int64, err err
 	return entries, nil
 }
 
-func (s *Store) kept(ctx context.Context, after string) ([]kept, error) {
-	return db.Many[kept](ctx, s.db, "read the state of the log of disputes",
+func (s *Store) stated(ctx context.Context, after string) ([]stated, error) {
+	return db.Many[stated](ctx, s.db, "read the state of the log of disputes",
 		`SELECT id, text, queue, at, due FROM state WHERE id > $1 ORDER BY id LIMIT $2`, after, MaxEntries)
 }
 

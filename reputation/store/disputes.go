@@ -6,9 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"math/bits"
+	"reflect"
 	"slices"
-	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -24,22 +23,24 @@ type Document struct{ ID, Text string }
 type Turn struct {
 	state
 	ctx       context.Context
-	put       map[string]written // or read, then without an id
+	db        *db.DB
+	put       map[string]kept // or read, then without an id
 	steps     [][]any
 	entries   map[string][]string // for the logs of agents
 	documents map[string]string
 }
 
-type written struct {
+// kept is a row whose value is read from its JSON when it is needed. It has neither if there is no such row.
+type kept struct {
 	dispute.Row
-	text string // the JSON of its value, or empty
+	text string
 }
 
 const addingStep = "add to the log of disputes"
 
 // Turn lets do add to the log of disputes. Turns of all replicas come one after the other.
 func (s *Store) Turn(ctx context.Context, do func(*Turn) error) error {
-	turn := &Turn{put: make(map[string]written), entries: make(map[string][]string),
+	turn := &Turn{db: s.db, put: make(map[string]kept), entries: make(map[string][]string),
 		documents: make(map[string]string)}
 	if s.db.Locked() == "" { // a file has one process, whose other writes need not wait while do judges
 		s.turns.Lock()
@@ -121,10 +122,25 @@ func (s state) Since(at int64) (ids []string, _ error) {
 
 // Row implements [dispute.Rows].
 func (t *Turn) Row(id string, v any) (found bool, err error) {
-	if err := t.Fetch(id); err != nil || t.put[id].text == "" {
+	if err := t.Fetch(id); err != nil {
 		return false, err
 	}
-	return true, json.Unmarshal([]byte(t.put[id].text), v)
+	r, into := t.put[id], reflect.ValueOf(v).Elem()
+	switch {
+	case r.Value != nil:
+		into.Set(reflect.ValueOf(r.Value))
+	case r.text == "":
+		return false, nil
+	default:
+		if err := json.Unmarshal([]byte(r.text), v); err != nil {
+			return false, err
+		}
+		if into.Kind() != reflect.Interface { // a reader that only asks whether it is there
+			r.Value = into.Interface()
+			t.put[id] = r
+		}
+	}
+	return true, nil
 }
 
 // Fetch reads rows that are needed soon, which costs less than one after the other.
@@ -132,43 +148,29 @@ func (t *Turn) Fetch(ids ...string) error {
 	var missing []string
 	for _, id := range ids {
 		if _, ok := t.put[id]; !ok && db.Storable(id) {
-			t.put[id] = written{} // unless there is one
+			t.put[id] = kept{} // unless there is one
 			missing = append(missing, id)
 		}
 	}
-	for some := range slices.Chunk(missing, atOnce) {
-		args := padded(some)
-		if err := t.read(` WHERE id IN (`+db.Places(1, len(args))+`)`, args...); err != nil {
-			return err
-		}
+	if len(missing) == 0 {
+		return nil
 	}
-	return nil
+	list, argument := t.db.List(missing)
+	return t.read(` WHERE id IN `+list, argument)
 }
 
 func (t *Turn) read(where string, args ...any) error {
 	rows, err := t.state(selectState+where, args...)
 	for _, r := range rows {
-		t.put[r.ID] = written{text: r.Text}
+		t.put[r.ID] = kept{text: r.Text}
 	}
 	return err
-}
-
-// atOnce bounds the list of one query.
-const atOnce = 256
-
-// padded returns the arguments of a list, repeated up to a power of two: so few statements are prepared.
-func padded(list []string) (args []any) {
-	for i := range 1 << bits.Len(uint(len(list)-1)) {
-		args = append(args, list[min(i, len(list)-1)])
-	}
-	return args
 }
 
 // Put implements [dispute.Rows].
 func (t *Turn) Put(r dispute.Row) error {
-	text, err := json.Marshal(r.Value)
-	t.put[r.ID] = written{r, string(text)}
-	return err
+	t.put[r.ID] = kept{Row: r}
+	return nil
 }
 
 // Since implements [dispute.Rows].
@@ -220,7 +222,11 @@ func (t *Turn) store(tx db.Tx) error {
 	var state, documents [][]any
 	for _, id := range slices.Sorted(maps.Keys(t.put)) {
 		if r := t.put[id]; r.ID != "" {
-			state = append(state, []any{r.ID, r.text, r.At, r.Queue, r.Due})
+			text, err := json.Marshal(r.Value)
+			if err != nil {
+				return err
+			}
+			state = append(state, []any{r.ID, string(text), r.At, r.Queue, r.Due})
 		}
 	}
 	for id, text := range t.documents {
@@ -234,16 +240,16 @@ func (t *Turn) store(tx db.Tx) error {
 		documents); err != nil {
 		return err
 	}
-	return enterAll(tx, t.entries)
+	return t.enter(tx)
 }
 
-// enterAll adds entries to the logs of agents: to each log one at a time, behind those that a replica may be entering.
-func enterAll(t db.Tx, entries map[string][]string) error {
-	entries = maps.Clone(entries) // a file's transaction can be repeated
+// enter adds entries to the logs of agents: to each log one at a time, behind those that a replica may be entering.
+func (t *Turn) enter(tx db.Tx) error {
+	entries := maps.Clone(t.entries) // a file's transaction can be repeated
 	tried := make(map[string]accrual.Log)
-	for {
+	for len(entries) > 0 {
 		agents := slices.Sorted(maps.Keys(entries))
-		last, err := lastOf(t, agents)
+		last, err := t.lastOf(tx, agents)
 		if err != nil {
 			return err
 		}
@@ -260,39 +266,27 @@ func enterAll(t db.Tx, entries map[string][]string) error {
 			tried[agent] = next
 			rows = append(rows, []any{agent, next.Entries, next.Head, entries[agent][0]})
 		}
-		if len(rows) == 0 {
-			return nil
-		}
-		if _, err := t.Insert(`INSERT INTO entries (agent, number, head, entry)`, rows); err != nil {
+		if _, err := tx.Insert(`INSERT INTO entries (agent, number, head, entry)`, rows); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // lastOf returns the states of agents' logs.
-func lastOf(t db.Tx, agents []string) (map[string]accrual.Log, error) {
+func (t *Turn) lastOf(tx db.Tx, agents []string) (map[string]accrual.Log, error) {
+	list, argument := t.db.List(agents)
+	found, err := db.ManyIn[Entry](tx, `SELECT e.agent, e.number, e.head FROM `+list+` AS l
+		JOIN entries AS e ON e.agent = l.value AND e.number = (SELECT max(number) FROM entries WHERE agent = l.value)`,
+		argument)
 	all := make(map[string]accrual.Log, len(agents))
 	for _, agent := range agents {
 		all[agent] = accrual.Empty(agent)
 	}
-	type last struct {
-		Agent string
-		accrual.Log
+	for _, one := range found {
+		all[one.Agent] = accrual.Log{Entries: one.Number, Head: one.Head}
 	}
-	for some := range slices.Chunk(agents, atOnce) {
-		args := padded(some)
-		found, err := db.ManyIn[last](t, `WITH known (agent) AS (VALUES (`+
-			strings.ReplaceAll(db.Places(1, len(args)), ", ", "), (")+`)) SELECT k.agent, e.number, e.head FROM known AS k
-			JOIN entries AS e ON e.agent = k.agent AND e.number = (SELECT max(number) FROM entries WHERE agent = k.agent)`,
-			args...)
-		if err != nil {
-			return nil, err
-		}
-		for _, one := range found {
-			all[one.Agent] = one.Log
-		}
-	}
-	return all, nil
+	return all, err
 }
 
 // Steps returns the texts of the entries of the log of disputes from a number on, in order, at most limit and at most
