@@ -16,12 +16,13 @@ import (
 // Audit returns the command that replays the log of disputes. It belongs below the command that runs the node.
 func Audit() *cobra.Command {
 	var path string
+	var asJSON bool
 	c := &cobra.Command{
 		Use: "audit --config FILE", Short: "Replay the log of disputes, and compare the node's state with it",
 		Args:    cli.NoArgs,
 		Example: "  mediator reputation audit --config reputation.yaml",
-		Long: `Replays the log into a temporary file, and compares each row of the state that the node keeps beside it. Stop the
-node before, or restore a backup elsewhere. 100,000 entries take about TIME.`,
+		Long: `Replays the log into a temporary file, and compares each row of the state that the node keeps beside the log. Stop
+the node and its replicas before, or restore a backup elsewhere.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			of, err := config.LoadReputation(path)
 			if err != nil {
@@ -46,10 +47,11 @@ node before, or restore a backup elsewhere. 100,000 entries take about TIME.`,
 			if err != nil {
 				return fmt.Errorf("after %d entries: %w", entries, err)
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%d entries, and the state follows from them\n", entries)
-			return err
+			return cli.Print(c, asJSON, map[string]int64{"entries": entries},
+				fmt.Sprintf("the state follows from the %d entries of the log", entries))
 		},
 	}
 	cli.ConfigFlag(c, &path, "reputation.yaml")
+	cli.JSONFlag(c, &asJSON)
 	return c
 }
