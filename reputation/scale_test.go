@@ -25,8 +25,8 @@ import (
 	"github.com/actionproof/mediator/translog"
 )
 
-// BenchmarkReplicas publishes signals of 100 agents at replicas that share a database, and closes their windows at
-// once. Run it with -benchtime 6400x: more signals would be too many for one owner.
+// BenchmarkReplicas publishes signals of 100 agents at replicas that share a database, by 64 clients of each, and closes
+// their windows at once. Run it with -benchtime 6400x: more signals would be too many for one owner.
 func BenchmarkReplicas(b *testing.B) {
 	for _, replicas := range []int{1, 4} {
 		b.Run(fmt.Sprint(replicas), func(b *testing.B) {
@@ -45,7 +45,7 @@ func BenchmarkReplicas(b *testing.B) {
 				agent := nodes[0].Agent(b, fmt.Sprint("agent:", i%100)).String()
 				said[i] = nodes[0].Says(b, nodes[0].SignalOf(agent, fmt.Sprint("s-", i)))
 			}
-			const clients = 64
+			clients := 64 * replicas
 			b.ResetTimer()
 			var all sync.WaitGroup
 			for c := range clients {
