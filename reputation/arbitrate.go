@@ -1,6 +1,7 @@
 package reputation
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/actionproof/mediator/evidence"
@@ -29,27 +30,28 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 	for _, root := range d.Court.Roots() {
 		ids = append(ids, root.KeyID)
 	}
-	err := s.step(ctx, func(t *turn) error {
-		if state, _ := t.Dispute(id); state.Has(hash) {
-			return nil
-		}
-		decision, err := evidence.Open(s.arbiters, dispute.DecisionKind, token, evidence.Expected{
-			Issuers: ids, Audiences: []string{d.Audience}, KeyIDs: ids, MaxAge: dispute.DecisionLifetime,
-		})
-		if err != nil {
-			return err
-		}
-		return t.add(t.Vote(id, d.Court, decision, t.now))
-	})
+	book, err := s.openBook(ctx)
 	if err != nil {
 		return err
 	}
-	// If this fails, Settle does it.
-	return s.step(ctx, func(t *turn) error {
-		e, ok := t.Decided(id, d.Court, d.Rules, t.now)
-		if !ok {
-			return nil
-		}
-		return t.end(ctx, e, nil)
+	if state, _ := book.Dispute(id); state.Has(hash) {
+		return nil
+	}
+	decision, err := evidence.Open(s.arbiters, dispute.DecisionKind, token, evidence.Expected{
+		Issuers: ids, Audiences: []string{d.Audience}, KeyIDs: ids, MaxAge: dispute.DecisionLifetime,
 	})
+	if err := cmp.Or(book.Err(), err); err != nil {
+		return err
+	}
+	return s.step(ctx, func(t *turn) error {
+		if state, _ := t.Dispute(id); !state.Has(hash) {
+			if err := t.add(t.Vote(id, d.Court, decision, t.now)); err != nil {
+				return err
+			}
+		}
+		if e, ok := t.Decided(id, d.Court, d.Rules, t.now); ok {
+			return t.end(ctx, e, nil) // if this fails, the vote stays, and Settle does it
+		}
+		return nil
+	}, dispute.RowsOf("", id)...)
 }

@@ -113,6 +113,7 @@ func (t *turn) long() bool { return time.Since(t.began) > turnTime }
 // call waits for a turn. Its judge reads the log and adds entries. Entries that it added before an error stay.
 type call struct {
 	judge func(*turn) error
+	rows  []string // that judge reads: see [dispute.RowsOf]
 	said  error
 	done  chan error // gets said, or why nothing is stored
 }
@@ -120,12 +121,13 @@ type call struct {
 // maxCalls bounds the calls in one turn.
 const maxCalls = 64
 
-// step judges by the current log and adds to it. Calls that wait at the same time share a transaction.
-func (s *Service) step(ctx context.Context, judge func(*turn) error) error {
+// step judges by the current log and adds to it. Calls that wait at the same time share a transaction. Only what needs
+// the log's end belongs in judge, because replicas wait meanwhile; the transaction reads rows at once.
+func (s *Service) step(ctx context.Context, judge func(*turn) error, rows ...string) error {
 	if s.o.Disputes == nil {
 		return errOff
 	}
-	d, c := s.docket, &call{judge: judge, done: make(chan error, 1)}
+	d, c := s.docket, &call{judge: judge, rows: rows, done: make(chan error, 1)}
 	d.mu.Lock()
 	d.waiting = append(d.waiting, c)
 	d.mu.Unlock()
@@ -134,7 +136,7 @@ func (s *Service) step(ctx context.Context, judge func(*turn) error) error {
 		case err := <-c.done:
 			return err
 		case d.held <- struct{}{}:
-			s.turn(context.WithoutCancel(ctx), d.next())
+			s.turn(context.WithoutCancel(ctx))
 			<-d.held
 		case <-ctx.Done():
 			if d.leaves(c) {
@@ -143,6 +145,12 @@ func (s *Service) step(ctx context.Context, judge func(*turn) error) error {
 			return <-c.done // its turn has begun
 		}
 	}
+}
+
+func (d *docket) waits() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.waiting) > 0
 }
 
 func (d *docket) next() (calls []*call) {
@@ -168,23 +176,33 @@ func (d *docket) leaves(c *call) bool {
 	return len(d.waiting) < before
 }
 
-func (s *Service) turn(ctx context.Context, calls []*call) {
-	if len(calls) == 0 {
+func (s *Service) turn(ctx context.Context) {
+	d := s.docket
+	if !d.waits() {
 		return
 	}
+	var calls []*call
 	t := &turn{s: s}
 	err := s.o.Store.Turn(ctx, func(rows *store.Turn) (err error) {
 		t.rows, t.began = rows, time.Now() // it has the log now
+		calls = d.next()                   // more have come while it waited for replicas
+		var reads []string
+		for _, c := range calls {
+			reads = append(reads, c.rows...)
+		}
+		if err := rows.Fetch(reads...); err != nil {
+			return err
+		}
 		if t.Book, err = dispute.Open(rows); err != nil {
 			return err
 		}
 		// In the turn, so that no one waits for it with an old time.
-		if t.now, err = s.docket.clock.now(ctx); err != nil {
+		if t.now, err = d.clock.now(rows.Context()); err != nil {
 			return err
 		}
 		for i, c := range calls {
 			if i > 0 && t.long() {
-				s.docket.again(calls[i:])
+				d.again(calls[i:])
 				calls = calls[:i]
 				break
 			}
@@ -196,6 +214,11 @@ func (s *Service) turn(ctx context.Context, calls []*call) {
 		failpoint.Reach("step judged")
 		return nil
 	})
+	if t.rows == nil { // it did not get the log
+		calls = d.next()
+	} else {
+		s.metrics.turns.Add(time.Since(t.began).Seconds())
+	}
 	if err == nil {
 		failpoint.Reach("step made")
 		for _, e := range t.made {

@@ -65,15 +65,18 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 	if err != nil {
 		return "", err
 	}
+	book, err := s.openBook(ctx)
+	if err != nil {
+		return "", err
+	}
+	held, err := s.held(ctx, book.Named(filing))
+	if err := cmp.Or(book.Err(), err); err != nil {
+		return "", err
+	}
+	for _, r := range append(held, brought...) {
+		filed.Receipts = append(filed.Receipts, r.known())
+	}
 	return id, s.step(ctx, func(t *turn) error {
-		held, err := s.held(ctx, t.Named(filing))
-		if err != nil {
-			return err
-		}
-		filed.Receipts = nil
-		for _, r := range append(held, brought...) {
-			filed.Receipts = append(filed.Receipts, r.known())
-		}
 		var e *dispute.Entry
 		var refused error
 		if id, e, refused = t.File(s.o.Disputes.Rules, filed, t.now); e == nil {
@@ -86,7 +89,7 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 			return t.add(*e, nil, store.Document{ID: appealDocument + id, Text: document})
 		}
 		return t.add(*e, nil, store.Document{ID: filingDocument + id, Text: document})
-	})
+	}, book.RowsOf(filing)...)
 }
 
 func (s *Service) brought(ctx context.Context, f dispute.Filing) (all []shown, err error) {

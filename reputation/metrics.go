@@ -14,6 +14,7 @@ import (
 // metrics count what the node does. All labels are our own constants.
 type metrics struct {
 	receipts, refused, reputations, steps, statements *prometheus.CounterVec
+	turns                                             prometheus.Counter
 	upToDate                                          prometheus.Gauge
 }
 
@@ -39,6 +40,10 @@ func newMetrics(r prometheus.Registerer, s *shelf[sessionKey, reading]) *metrics
 				"appealed, violation or set_back.", "step"),
 		statements: counter("mediator_node_statements_refused_total",
 			"Refused signals, disputes and decisions, by code.", "code"),
+		turns: with.NewCounter(prometheus.CounterOpts{
+			Name: "mediator_node_disputes_turns_seconds_total",
+			Help: "Seconds for which the process had the log of disputes for itself. All replicas together can have one a second.",
+		}),
 		upToDate: with.NewGauge(prometheus.GaugeOpts{
 			Name: "mediator_node_logs_up_to_date_seconds",
 			Help: "When all closed sessions were last entered, or the start of the process, in Unix seconds.",

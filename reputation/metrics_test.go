@@ -55,6 +55,10 @@ func TestMetrics(t *testing.T) {
 			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}
 	}
+	if got["disputes_turns_seconds_total"] <= 0 {
+		t.Error("the turns took no time")
+	}
+	delete(got, "disputes_turns_seconds_total")
 	want := map[string]float64{
 		"cached_receipts": 7, "disputes_total published": 1,
 		"statements_refused_total dispute_refused": 1, "logs_up_to_date_seconds": float64(upToDate.Unix()),

@@ -62,7 +62,7 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 			return err
 		}
 		return t.add(*e, nil, store.Document{ID: signalDocument + signal.SignalID, Text: document})
-	})
+	}, dispute.RowsOf(signal.SignalID, "", signal.AgentID)...)
 }
 
 // Kinds of documents, the first parts of their ids.

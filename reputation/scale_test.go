@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/ledger"
@@ -24,25 +25,27 @@ import (
 	"github.com/actionproof/mediator/translog"
 )
 
-// BenchmarkReplicas publishes signals of 100 agents at replicas that share a database, and closes their windows at
-// once. Run it with -benchtime 6400x: more signals would be too many for one owner.
+// BenchmarkReplicas publishes signals of 100 agents at replicas that share a database, by 64 clients of each, and closes
+// their windows at once. Run it with -benchtime 6400x: more signals would be too many for one owner.
 func BenchmarkReplicas(b *testing.B) {
 	for _, replicas := range []int{1, 4} {
 		b.Run(fmt.Sprint(replicas), func(b *testing.B) {
 			k, dsn := gatetest.New(b), pgtest.Database(b)
-			nodes := make([]*nodetest.Node, replicas)
+			nodes, metrics := make([]*nodetest.Node, replicas), prometheus.NewRegistry()
 			for i := range nodes {
 				s, err := store.Open(b.Context(), "", dsn)
 				must(b, err)
 				b.Cleanup(func() { s.Close() })
-				nodes[i] = nodetest.New(b, k, s)
+				nodes[i] = nodetest.New(b, k, s, func(o *reputation.Options) {
+					o.Metrics = prometheus.WrapRegistererWith(prometheus.Labels{"node": fmt.Sprint(i)}, metrics)
+				})
 			}
 			said := make([]reputation.Spoken, b.N)
 			for i := range said {
 				agent := nodes[0].Agent(b, fmt.Sprint("agent:", i%100)).String()
 				said[i] = nodes[0].Says(b, nodes[0].SignalOf(agent, fmt.Sprint("s-", i)))
 			}
-			const clients = 64
+			clients := 64 * replicas
 			b.ResetTimer()
 			var all sync.WaitGroup
 			for c := range clients {
@@ -56,6 +59,8 @@ func BenchmarkReplicas(b *testing.B) {
 			}
 			all.Wait()
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "signals/s")
+			publishing := inTurns(b, metrics)
+			b.ReportMetric(publishing/b.Elapsed().Seconds(), "serial/publishing")
 			k.Clock.Advance(24 * time.Hour)
 			began := b.Elapsed()
 			for _, n := range nodes {
@@ -63,8 +68,23 @@ func BenchmarkReplicas(b *testing.B) {
 			}
 			all.Wait()
 			b.ReportMetric((b.Elapsed() - began).Seconds(), "s/closing")
+			b.ReportMetric((inTurns(b, metrics)-publishing)/(b.Elapsed()-began).Seconds(), "serial/closing")
 		})
 	}
+}
+
+// inTurns returns the seconds in which replicas had the log.
+func inTurns(b *testing.B, metrics prometheus.Gatherer) (seconds float64) {
+	families, err := metrics.Gather()
+	must(b, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "mediator_node_disputes_turns_seconds_total" {
+				seconds += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return seconds
 }
 
 // BenchmarkStart starts a node on a log of equal entries, and asks it for a checkpoint and a tile.

@@ -109,11 +109,17 @@ func (s *Service) endings(ctx context.Context) error {
 		}
 		for len(due) > 0 {
 			err := s.step(ctx, func(t *turn) error {
-				for n := 0; len(due) > 0 && n < maxEnds && (n == 0 || !t.long()); n++ {
-					if err := kind.end(t, due[0].ID); err != nil {
-						failed = append(failed, fmt.Errorf("the %s %s: %w", kind.what, due[0].ID, err))
+				// It skips what replicas have ended, so that each turn ends something.
+				for first := true; len(due) > 0 && (first || len(t.made) == 0 && !t.long()); first = false {
+					if err := t.fetch(due[:min(maxEnds, len(due))]); err != nil {
+						return err
 					}
-					due = due[1:]
+					for n := 0; len(due) > 0 && n < maxEnds && (n == 0 || !t.long()); n++ {
+						if err := kind.end(t, due[0].ID); err != nil {
+							failed = append(failed, fmt.Errorf("the %s %s: %w", kind.what, due[0].ID, err))
+						}
+						due = due[1:]
+					}
 				}
 				return nil
 			})
@@ -123,6 +129,26 @@ func (s *Service) endings(ctx context.Context) error {
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// fetch reads the rows that the ends of signals or disputes need.
+func (t *turn) fetch(due []dispute.Waiting) error {
+	var ids, parties []string
+	for _, one := range due {
+		ids = append(ids, dispute.RowsOf(one.ID, one.ID)...)
+	}
+	if err := t.rows.Fetch(ids...); err != nil {
+		return err
+	}
+	for _, one := range due {
+		if s, ok := t.Signal(one.ID); ok && !s.Final {
+			parties = append(parties, s.Agent)
+		}
+		if d, ok := t.Dispute(one.ID); ok {
+			parties = append(parties, d.Challenger, d.Target)
+		}
+	}
+	return t.rows.Fetch(dispute.RowsOf("", "", parties...)...)
 }
 
 // end adds the end of a dispute, unless err prevents it. It signs the resolution first, so that no resolved dispute

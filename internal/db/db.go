@@ -5,6 +5,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -79,7 +80,9 @@ func (d *DB) Clock() func(ctx context.Context) (time.Time, error) {
 	if d.shared == nil {
 		return nil
 	}
-	return d.shared.Now
+	return func(ctx context.Context) (time.Time, error) {
+		return One[time.Time](ctx, d, "read the clock", `SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`)
+	}
 }
 
 // Locked ends a SELECT in a transaction whose rows no other transaction may change meanwhile. A file has one writer.
@@ -114,6 +117,11 @@ type Tx struct {
 func (d *DB) Write(ctx context.Context, doing string, do func(Tx) error) error {
 	return d.write(ctx, func(ctx context.Context, t *sql.Tx) error { return do(Tx{t, ctx, doing, d}) })
 }
+
+type within struct{}
+
+// Context returns a context whose reads are in the transaction, and need no other connection.
+func (t Tx) Context() context.Context { return context.WithValue(t.ctx, within{}, t) }
 
 // Exec runs a statement and returns the number of changed rows.
 func (t Tx) Exec(query string, args ...any) (int64, error) {
@@ -163,6 +171,10 @@ func (t Tx) Replace(head, then string, rows [][]any) error {
 }
 
 func (t Tx) insert(head, then string, rows [][]any) (inserted int64, err error) {
+	if t.db.shared != nil && len(rows) > 1 {
+		places, columns := columnsOf(rows)
+		return t.Exec(head+" SELECT * FROM unnest("+places+") ON CONFLICT "+then, columns...)
+	}
 	for len(rows) > 0 {
 		n := min(rowsAtOnce, len(rows))
 		var values []string
@@ -178,6 +190,41 @@ func (t Tx) insert(head, then string, rows [][]any) (inserted int64, err error) 
 		inserted, rows = inserted+added, rows[n:]
 	}
 	return inserted, nil
+}
+
+// columnsOf returns rows as one array a column, and their places: PostgreSQL prepares one statement for any number.
+func columnsOf(rows [][]any) (places string, columns []any) {
+	for i, first := range rows[0] {
+		var column any
+		var kind string
+		switch first.(type) {
+		case string:
+			column, kind = columnOf[string](rows, i), "text"
+		case []byte:
+			column, kind = columnOf[[]byte](rows, i), "bytea"
+		default:
+			column, kind = columnOf[int64](rows, i), "bigint"
+		}
+		columns = append(columns, column)
+		places += fmt.Sprintf(", $%d::%s[]", i+1, kind)
+	}
+	return strings.TrimPrefix(places, ", "), columns
+}
+
+func columnOf[T any](rows [][]any, i int) (all []T) {
+	for _, row := range rows {
+		all = append(all, row[i].(T))
+	}
+	return all
+}
+
+// List returns a subquery of the column value, which has the strings of the argument $1.
+func (d *DB) List(values []string) (query string, argument any) {
+	raw, _ := json.Marshal(values) // strings
+	if d.shared != nil {
+		return `(SELECT jsonb_array_elements_text($1::jsonb) AS value)`, string(raw)
+	}
+	return `(SELECT value FROM json_each($1))`, string(raw)
 }
 
 // Places returns n places for arguments from this number on: "$3, $4".
@@ -198,6 +245,9 @@ func Many[T any](ctx context.Context, d *DB, doing, query string, args ...any) (
 		if text, ok := a.(string); ok && !Storable(text) {
 			return nil, d.missing
 		}
+	}
+	if t, ok := ctx.Value(within{}).(Tx); ok && t.db == d {
+		return ManyIn[T](t, query, args...)
 	}
 	rows, err := d.read.QueryContext(ctx, query, stored(args)...)
 	return collect[T](doing, rows, err)

@@ -40,7 +40,7 @@ func processCommands() (out []*cobra.Command) {
 		cli.ConfigFlag(c, &path, p.file)
 		switch p.name {
 		case "reputation":
-			c.AddCommand(nodecli.Show())
+			c.AddCommand(nodecli.Show(), nodecli.Audit())
 		case "registrar":
 			c.AddCommand(keys.SignRules())
 		}

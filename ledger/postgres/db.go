@@ -47,14 +47,6 @@ func (d *DB) Write(ctx context.Context, do func(context.Context, *sql.Tx) error)
 	return d.write(ctx, do)
 }
 
-// Now returns the database server's time, which all its clients share.
-func (d *DB) Now(ctx context.Context) (now time.Time, err error) {
-	if err = d.db.QueryRowContext(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return now, ledger.Unavailable("read the clock", err)
-	}
-	return now, nil
-}
-
 type pool struct {
 	db     *sql.DB
 	closed atomic.Bool

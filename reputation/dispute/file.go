@@ -78,8 +78,10 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 		}
 	}
 	entry := &Entry{At: at, Signal: e}
-	if _, err := entry.Encode(); err != nil {
-		return nil, malformed("rests on receipts of agents whose ids are too long together: %w", err)
+	if len(e.Cites) > 0 { // nothing else can be too long
+		if _, err := entry.Encode(); err != nil {
+			return nil, malformed("rests on receipts of agents whose ids are too long together: %w", err)
+		}
 	}
 	return entry, nil
 }
@@ -128,6 +130,17 @@ func (b *Book) Named(f Filing) []string {
 		return s.Receipts
 	}
 	return f.Contract.TargetReceipts
+}
+
+// RowsOf returns the ids of rows that filing reads: see [RowsOf].
+func (b *Book) RowsOf(f Filing) []string {
+	hash, _ := HashOf(f.Document())
+	if c := f.Contract; c != nil {
+		s, _ := b.Signal(c.OriginalSignalID)
+		return append(RowsOf(c.OriginalSignalID, DisputeID(hash), c.ChallengerAgentID, s.Agent),
+			rowContract+c.ChallengerAgentID+" "+c.ChallengeID)
+	}
+	return RowsOf("", DisputeID(hash), f.Challenge.ChallengerID, f.Challenge.TargetID)
 }
 
 // substance returns the hash of a filing's meaning. It leaves out what an agent can change without saying anything new:

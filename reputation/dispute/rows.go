@@ -61,6 +61,15 @@ const (
 	rowCite      = "cite/"      // of an owner, and an agent that it has cited
 )
 
+// RowsOf returns the ids of rows that a step about a signal, a dispute and agents reads. Others cost a query each.
+func RowsOf(signal, dispute string, agents ...string) []string {
+	ids := []string{rowSignal + signal, rowDispute + dispute}
+	for _, a := range agents {
+		ids = append(ids, rowAgent+a, rowOwner+OwnerOf(a))
+	}
+	return ids
+}
+
 // state is the row of the log itself.
 type state struct {
 	Tree translog.Tree `json:"tree"`

@@ -50,7 +50,7 @@ func (s *Store) Issue(ctx context.Context, c Challenge, most int64) error {
 		}
 		var rows [][]any
 		for i, p := range c.Probes {
-			rows = append(rows, []any{p.ID, c.Nonce, i, p.Pair, p.Prompt})
+			rows = append(rows, []any{p.ID, c.Nonce, int64(i), p.Pair, p.Prompt})
 		}
 		if _, err = t.Insert(`INSERT INTO probes (id, nonce, place, pair, prompt)`, rows); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -21,38 +22,39 @@ type Document struct{ ID, Text string }
 // Turn has the log of disputes for itself. It keeps what it adds until it ends.
 type Turn struct {
 	state
-	put       map[string]written // or read, then without an id
+	ctx       context.Context
+	db        *db.DB
+	put       map[string]kept // or read, then without an id
 	steps     [][]any
 	entries   map[string][]string // for the logs of agents
 	documents map[string]string
 }
 
-type written struct {
+// kept is a row whose value is read from its JSON when it is needed. It has neither if there is no such row.
+type kept struct {
 	dispute.Row
-	text string // the JSON of its value, or empty
+	text string
 }
 
-const (
-	logRow     = ` WHERE id = '` + dispute.RowLog + `'`
-	addingStep = "add to the log of disputes"
-)
+const addingStep = "add to the log of disputes"
 
 // Turn lets do add to the log of disputes. Turns of all replicas come one after the other.
 func (s *Store) Turn(ctx context.Context, do func(*Turn) error) error {
-	turn := &Turn{put: make(map[string]written), entries: make(map[string][]string),
+	turn := &Turn{db: s.db, put: make(map[string]kept), entries: make(map[string][]string),
 		documents: make(map[string]string)}
 	if s.db.Locked() == "" { // a file has one process, whose other writes need not wait while do judges
 		s.turns.Lock()
 		defer s.turns.Unlock()
-		turn.state = s.look(ctx)
+		turn.ctx, turn.state = ctx, s.look(ctx)
 		if err := do(turn); err != nil {
 			return err
 		}
 		return s.db.Write(ctx, addingStep, turn.store)
 	}
 	return s.db.Write(ctx, addingStep, func(t db.Tx) error {
-		turn.state = func(query string, args ...any) ([]record, error) { return db.ManyIn[record](t, query, args...) }
-		if _, err := turn.state(selectState + logRow + s.db.Locked()); err != nil { // other turns wait here
+		turn.ctx = t.Context()
+		turn.state = s.look(turn.ctx)
+		if err := turn.read(` WHERE id = $1`+s.db.Locked(), dispute.RowLog); err != nil { // other turns wait here
 			return err
 		}
 		if err := do(turn); err != nil {
@@ -61,6 +63,9 @@ func (s *Store) Turn(ctx context.Context, do func(*Turn) error) error {
 		return turn.store(t)
 	})
 }
+
+// Context returns a context whose reads of the store, and of its clock, wait for no connection.
+func (t *Turn) Context() context.Context { return t.ctx }
 
 // Look returns the state as it is at each reading. It cannot be changed.
 func (s *Store) Look(ctx context.Context) dispute.Rows { return s.look(ctx) }
@@ -83,30 +88,14 @@ const selectState = `SELECT id, text, due FROM state`
 
 // Row implements [dispute.Rows].
 func (s state) Row(id string, v any) (found bool, err error) {
-	text, err := s.text(id)
-	if err != nil {
-		return false, err
-	}
-	return decode(text, v)
-}
-
-func (s state) text(id string) (text string, err error) {
 	if !db.Storable(id) {
-		return "", nil
-	}
-	rows, err := s(selectState+` WHERE id = $1`, id)
-	for _, r := range rows {
-		text = r.Text
-	}
-	return text, err
-}
-
-// decode reads the text of a row, which is empty if there is none.
-func decode(text string, v any) (found bool, err error) {
-	if text == "" {
 		return false, nil
 	}
-	return true, json.Unmarshal([]byte(text), v)
+	rows, err := s(selectState+` WHERE id = $1`, id)
+	if err != nil || len(rows) == 0 || rows[0].Text == "" {
+		return false, err
+	}
+	return true, json.Unmarshal([]byte(rows[0].Text), v)
 }
 
 // Put implements [dispute.Rows].
@@ -133,21 +122,55 @@ func (s state) Since(at int64) (ids []string, _ error) {
 
 // Row implements [dispute.Rows].
 func (t *Turn) Row(id string, v any) (found bool, err error) {
-	w, ok := t.put[id]
-	if !ok {
-		if w.text, err = t.text(id); err != nil {
+	if err := t.Fetch(id); err != nil {
+		return false, err
+	}
+	r, into := t.put[id], reflect.ValueOf(v).Elem()
+	switch {
+	case r.Value != nil:
+		into.Set(reflect.ValueOf(r.Value))
+	case r.text == "":
+		return false, nil
+	default:
+		if err := json.Unmarshal([]byte(r.text), v); err != nil {
 			return false, err
 		}
-		t.put[id] = w
+		if into.Kind() != reflect.Interface { // a reader that only asks whether it is there
+			r.Value = into.Interface()
+			t.put[id] = r
+		}
 	}
-	return decode(w.text, v)
+	return true, nil
+}
+
+// Fetch reads rows that are needed soon, which costs less than one after the other.
+func (t *Turn) Fetch(ids ...string) error {
+	var missing []string
+	for _, id := range ids {
+		if _, ok := t.put[id]; !ok && db.Storable(id) {
+			t.put[id] = kept{} // unless there is one
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	list, argument := t.db.List(missing)
+	return t.read(` WHERE id IN `+list, argument)
+}
+
+func (t *Turn) read(where string, args ...any) error {
+	rows, err := t.state(selectState+where, args...)
+	for _, r := range rows {
+		t.put[r.ID] = kept{text: r.Text}
+	}
+	return err
 }
 
 // Put implements [dispute.Rows].
 func (t *Turn) Put(r dispute.Row) error {
-	text, err := json.Marshal(r.Value)
-	t.put[r.ID] = written{r, string(text)}
-	return err
+	t.put[r.ID] = kept{Row: r}
+	return nil
 }
 
 // Since implements [dispute.Rows].
@@ -174,15 +197,18 @@ func (t *Turn) Add(s dispute.Step, documents ...Document) error {
 	for i, a := range s.Accounts {
 		t.entries[a.Agent.String()] = append(t.entries[a.Agent.String()], texts[i])
 	}
-	var completed []byte
-	for _, h := range s.Completed {
-		completed = append(completed, h[:]...)
-	}
-	t.steps = append(t.steps, []any{s.Log.Entries, string(s.Text), completed})
+	t.steps = append(t.steps, []any{s.Log.Entries, string(s.Text), joined(s.Completed)})
 	for _, d := range documents {
 		t.documents[d.ID] = d.Text
 	}
 	return nil
+}
+
+func joined(hashes []tlog.Hash) (all []byte) {
+	for _, h := range hashes {
+		all = append(all, h[:]...)
+	}
+	return all
 }
 
 func (t *Turn) store(tx db.Tx) error {
@@ -196,7 +222,11 @@ func (t *Turn) store(tx db.Tx) error {
 	var state, documents [][]any
 	for _, id := range slices.Sorted(maps.Keys(t.put)) {
 		if r := t.put[id]; r.ID != "" {
-			state = append(state, []any{r.ID, r.text, r.At, r.Queue, r.Due})
+			text, err := json.Marshal(r.Value)
+			if err != nil {
+				return err
+			}
+			state = append(state, []any{r.ID, string(text), r.At, r.Queue, r.Due})
 		}
 	}
 	for id, text := range t.documents {
@@ -210,36 +240,53 @@ func (t *Turn) store(tx db.Tx) error {
 		documents); err != nil {
 		return err
 	}
-	for _, agent := range slices.Sorted(maps.Keys(t.entries)) {
-		if err := enterNext(tx, agent, t.entries[agent]); err != nil {
+	return t.enter(tx)
+}
+
+// enter adds entries to the logs of agents: to each log one at a time, behind those that a replica may be entering.
+func (t *Turn) enter(tx db.Tx) error {
+	entries := maps.Clone(t.entries) // a file's transaction can be repeated
+	tried := make(map[string]accrual.Log)
+	for len(entries) > 0 {
+		agents := slices.Sorted(maps.Keys(entries))
+		last, err := t.lastOf(tx, agents)
+		if err != nil {
+			return err
+		}
+		var rows [][]any
+		for _, agent := range agents {
+			if last[agent] == tried[agent] { // it was added
+				entries[agent] = entries[agent][1:]
+			}
+			if len(entries[agent]) == 0 {
+				delete(entries, agent)
+				continue
+			}
+			next := last[agent].With([]byte(entries[agent][0]))
+			tried[agent] = next
+			rows = append(rows, []any{agent, next.Entries, next.Head, entries[agent][0]})
+		}
+		if _, err := tx.Insert(`INSERT INTO entries (agent, number, head, entry)`, rows); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-const selectLast = `SELECT number, head FROM entries WHERE agent = $1 ORDER BY number DESC LIMIT 1`
-
-// enterNext adds entries to the log of an agent, behind those that a replica may be entering.
-func enterNext(t db.Tx, agent string, texts []string) error {
-	for len(texts) > 0 {
-		last, err := db.ManyIn[accrual.Log](t, selectLast, agent)
-		if err != nil {
-			return err
-		}
-		log := accrual.Empty(agent)
-		if len(last) > 0 {
-			log = last[0]
-		}
-		log = log.With([]byte(texts[0]))
-		switch err := enter(t, Entry{agent, log.Entries, log.Head, texts[0]}); {
-		case err == nil:
-			texts = texts[1:]
-		case !errors.Is(err, ErrMoved):
-			return err
-		}
+// lastOf returns the states of agents' logs.
+func (t *Turn) lastOf(tx db.Tx, agents []string) (map[string]accrual.Log, error) {
+	list, argument := t.db.List(agents)
+	found, err := db.ManyIn[Entry](tx, `SELECT e.agent, e.number, e.head FROM `+list+` AS l
+		JOIN entries AS e ON e.agent = l.value AND e.number = (SELECT max(number) FROM entries WHERE agent = l.value)`,
+		argument)
+	all := make(map[string]accrual.Log, len(agents))
+	for _, agent := range agents {
+		all[agent] = accrual.Empty(agent)
 	}
-	return nil
+	for _, one := range found {
+		all[one.Agent] = accrual.Log{Entries: one.Number, Head: one.Head}
+	}
+	return all, err
 }
 
 // Steps returns the texts of the entries of the log of disputes from a number on, in order, at most limit and at most

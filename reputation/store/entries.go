@@ -33,16 +33,11 @@ func (s *Store) Enter(ctx context.Context, of Session, e *Entry) error {
 		if err != nil || e == nil {
 			return err
 		}
-		return enter(t, *e)
+		return t.One(ErrMoved,
+			`INSERT INTO entries (agent, number, head, entry) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+			e.Agent, e.Number, e.Head, e.Text)
 	})
 }
-
-// enter adds an entry to the log of an agent, or returns [ErrMoved] if the log has gone on.
-func enter(t db.Tx, e Entry) error {
-	return t.One(ErrMoved, insertEntry, e.Agent, e.Number, e.Head, e.Text)
-}
-
-const insertEntry = `INSERT INTO entries (agent, number, head, entry) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
 
 // MaxEntries bounds one reading of a log.
 const MaxEntries = 1000

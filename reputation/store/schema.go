@@ -4,8 +4,7 @@ import "github.com/actionproof/mediator/internal/db"
 
 var schema = db.Schema{
 	Name: "actionproof_reputation", Version: 8, Tables: tables, Missing: ErrNotFound,
-	Frequent: []string{selectLast, insertEntry},
-	Forgets:  "the receipts of all owners, the commitments of agents, the logs behind their reputations, and all disputes",
+	Forgets: "the receipts of all owners, the commitments of agents, the logs behind their reputations, and all disputes",
 }
 
 // tables have times in Unix milliseconds; 0 means never.

@@ -151,10 +151,19 @@ func (p *process) Open(ctx context.Context) (err error) {
 	return nil
 }
 
+// OpenStore opens the store of a node.
+func OpenStore(ctx context.Context, c *config.Reputation) (*store.Store, error) {
+	s, err := store.Open(ctx, filepath.Join(c.State, storeFile), c.StoreDSN)
+	if err != nil {
+		return nil, fmt.Errorf("the store of %s: %w", c.Path, err)
+	}
+	return s, nil
+}
+
 func (p *process) openService(ctx context.Context) (err error) {
 	c := p.config
-	if p.store, err = store.Open(ctx, filepath.Join(c.State, storeFile), c.StoreDSN); err != nil {
-		return fmt.Errorf("the store of %s: %w", c.Path, err)
+	if p.store, err = OpenStore(ctx, c); err != nil {
+		return err
 	}
 	if p.disputes != nil {
 		p.disputes.Now = p.store.Clock()

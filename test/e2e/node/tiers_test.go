@@ -338,6 +338,7 @@ func TestDisputes(t *testing.T) {
 	}
 
 	r.StopProcess(t, "reputation")
+	kit.Mediator(t, "reputation", "audit", "--config", r.In("reputation.yaml")).Done("the 6 entries of the log")
 	s, err = store.Open(t.Context(), r.In("reputation/reputation.db"), "")
 	check.Must(t, err)
 	nodetest.Log(t, s, agent, time.Now(), 20, 45)

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/process/node"
+	"github.com/actionproof/mediator/reputation/store"
+)
+
+// Audit returns the command that replays the log of disputes. It belongs below the command that runs the node.
+func Audit() *cobra.Command {
+	var path string
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "audit --config FILE", Short: "Replay the log of disputes, and compare the node's state with it",
+		Args:    cli.NoArgs,
+		Example: "  mediator reputation audit --config reputation.yaml",
+		Long: `Replays the log into a temporary file, and compares each row of the state that the node keeps beside the log. Stop
+the node and its replicas before, or restore a backup elsewhere.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			of, err := config.LoadReputation(path)
+			if err != nil {
+				return err
+			}
+			dir, err := os.MkdirTemp("", "mediator-audit")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+			kept, err := node.OpenStore(c.Context(), of)
+			if err != nil {
+				return err
+			}
+			defer kept.Close()
+			replayed, err := store.Open(c.Context(), filepath.Join(dir, "replayed.db"), "")
+			if err != nil {
+				return err
+			}
+			defer replayed.Close()
+			entries, err := kept.Audit(c.Context(), replayed)
+			if err != nil {
+				return fmt.Errorf("after %d entries: %w", entries, err)
+			}
+			return cli.Print(c, asJSON, map[string]int64{"entries": entries},
+				fmt.Sprintf("the state follows from the %d entries of the log", entries))
+		},
+	}
+	cli.ConfigFlag(c, &path, "reputation.yaml")
+	cli.JSONFlag(c, &asJSON)
+	return c
+}
