@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/auditexport"
@@ -25,6 +24,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/leaktest"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimVariable); dir != "" {
 		victim(dir)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 func fail(err error) {

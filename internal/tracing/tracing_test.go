@@ -13,16 +13,16 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	proto "go.opentelemetry.io/proto/otlp/trace/v1"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	decode "google.golang.org/protobuf/proto"
 
 	"github.com/actionproof/mediator/internal/otlp"
 	"github.com/actionproof/mediator/internal/tracing"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // newTracing returns tracing to a collector that answers with status, and the spans that the collector has got. end
 // waits until all spans are sent.
