@@ -230,6 +230,11 @@ func TestFile(t *testing.T) {
 		t.Errorf("%d records, the last is %s", len(all), all[len(all)-1])
 	}
 
+	f = auditexport.NewFile(path, auditexport.Formats["json"]) // after a crash, and a rotation in vain
+	check.Must(t, os.Rename(path, path+".2"), os.WriteFile(path, []byte(`{"id":"torn`), 0o600),
+		os.Rename(path, path+".3"), write(f, "f", "g"), f.Close())
+	check.WantEqual(t, strings.Join(ids(t, path), " "), "g")
+
 	full := auditexport.NewFile("/dev/full", auditexport.Formats["json"])
 	if err := write(full, "a"); err == nil {
 		t.Error("a full disk takes records")
