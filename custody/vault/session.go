@@ -41,8 +41,8 @@ type session struct {
 // start at once, each request that is broken off has cost Vault its work, and must begin again.
 const patientTimeout = 30 * time.Second
 
-// unwrapTimeout bounds the unwrapping of a secret id. Vault unwraps it once: if the request is broken off, the secret id
-// is lost, and the process cannot start until another one is delivered.
+// unwrapTimeout bounds the unwrapping of a secret id. Vault unwraps it once: if the request is broken off, the secret
+// id is lost, and the process cannot start until another one is delivered.
 const unwrapTimeout = 10 * time.Minute
 
 // The pause after a failed login doubles.
