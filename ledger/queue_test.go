@@ -11,15 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/leaktest"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func open(t testing.TB, dir string) *sqlite.Ledger {
 	t.Helper()

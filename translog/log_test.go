@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"filippo.io/torchwood"
-	"go.uber.org/goleak"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/leaktest"
 	"github.com/actionproof/mediator/test/logtest"
 	"github.com/actionproof/mediator/translog"
 	"github.com/actionproof/mediator/translog/leaf"
@@ -30,7 +30,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 var now = time.UnixMilli(1764378000123)
 

@@ -16,17 +16,17 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/leaktest"
 	"github.com/actionproof/mediator/trigger"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const (
 	secret  = "It's a Secret to Everybody" // GitHub's own example

@@ -114,7 +114,12 @@ func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (s
 		return "", loginFailed("the wrapped secret id in %s was not made for this role: somebody has exchanged it",
 			a.SecretIDFile)
 	}
-	secret, err := c.Logical().UnwrapWithContext(ctx, wrapping)
+	patient, err := c.Clone()
+	if err != nil {
+		return "", err
+	}
+	patient.SetClientTimeout(unwrapTimeout)
+	secret, err := patient.Logical().UnwrapWithContext(ctx, wrapping)
 	if err != nil {
 		return "", err
 	}

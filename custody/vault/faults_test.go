@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/leaktest"
 	"github.com/actionproof/mediator/test/vaulttest"
 )
 
@@ -35,6 +36,9 @@ func TestFaultsLeaveNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, err := k.Current(t.Context())
+			for began := time.Now(); err != nil && time.Since(began) < time.Minute; { // after a fault that a reading met
+				v, err = k.Current(t.Context())
+			}
 			check.Must(t, err)
 			proxy.Set(t, f)
 			var callers sync.WaitGroup
@@ -64,7 +68,7 @@ func TestFaultsLeaveNothing(t *testing.T) {
 		t.Error(err)
 	}
 	proxy.Close()
-	goleak.VerifyNone(t, before)
+	leaktest.None(t, before)
 }
 
 // TestARefusedSecretIDIsNotTriedAgain: five failures would lock the role out.

@@ -97,6 +97,16 @@ func (c *countingVault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(10 * time.Second)
 		_ = json.NewEncoder(w).Encode(map[string]any{"auth": map[string]any{"client_token": "token"}})
 		return
+	case "sys/wrapping/lookup":
+		data["creation_path"] = "auth/approle/role/signer/secret-id"
+		if c.asked["sys/wrapping/unwrap"] > 0 {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	case "sys/wrapping/unwrap":
+		c.mu.Unlock()
+		time.Sleep(time.Minute)
+		c.mu.Lock()
+		data["secret_id"] = "secret"
 	case "auth/token/lookup-self":
 		data = map[string]any{"policies": []string{"mediator-role"}, "ttl": 3600}
 	}
@@ -190,9 +200,9 @@ func TestLoadInUse(t *testing.T) {
 	})
 }
 
-// TestSlowLogin: Vault's work for a login that takes long is not thrown away.
+// TestSlowLogin: Vault's work for a login that takes long is not thrown away, nor the secret id that it unwraps once.
 func TestSlowLogin(t *testing.T) {
-	auth := &vault.AppRole{RoleIDFile: write(t, "role"), SecretIDFile: write(t, "secret")}
+	auth := &vault.AppRole{RoleIDFile: write(t, "role"), SecretIDFile: write(t, "wrapping"), Wrapped: true, Role: "signer"}
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newCountingVault(t)
 		k := s.Prepare("mediator-key", auth)

@@ -36,10 +36,14 @@ type session struct {
 	ctx context.Context // of the server
 }
 
-// patientTimeout bounds a login, for which Vault writes to its storage, and the question what a token may do, for which
-// Vault reads a hundred paths. It is longer than that of other requests: when a thousand sidecars start at once, each
-// request that is broken off has cost Vault its work, and must begin again.
+// patientTimeout bounds each request of a login, for which Vault writes to its storage, and the question what a token
+// may do, for which Vault reads a hundred paths. It is longer than that of other requests: when a thousand sidecars
+// start at once, each request that is broken off has cost Vault its work, and must begin again.
 const patientTimeout = 30 * time.Second
+
+// unwrapTimeout bounds the unwrapping of a secret id. Vault unwraps it once: if the request is broken off, the secret
+// id is lost, and the process cannot start until another one is delivered.
+const unwrapTimeout = 10 * time.Minute
 
 // The pause after a failed login doubles.
 const minPause, maxPause = 200 * time.Millisecond, 5 * time.Second
@@ -113,9 +117,7 @@ func (e *session) logIn(old string) error {
 	if e.failure != nil && e.server.o.Now().Sub(e.failed) < e.pause {
 		return e.failure
 	}
-	ctx, cancel := context.WithTimeout(e.ctx, patientTimeout)
-	defer cancel()
-	secret, err := e.authenticate(ctx, old)
+	secret, err := e.authenticate(e.ctx, old)
 	if err != nil {
 		e.failed, e.failure, e.pause = e.server.o.Now(), err, min(max(2*e.pause, minPause), maxPause)
 		return err

@@ -19,8 +19,8 @@ import (
 const tail = 4 * ledger.MaxExport
 
 // File is a file of lines. Others may rename it away at any time: the next record makes a new one. After a crash it
-// finds the records that it wrote, but did not report as exported, at the end of the file or of the last one that was
-// renamed. It is not safe for concurrent use.
+// finds the records that it wrote, but did not report as exported, at the end of the file or of the last one with a
+// record that was renamed. It is not safe for concurrent use.
 type File struct {
 	path   string
 	format Format
@@ -97,43 +97,50 @@ func (d *File) trim() error {
 	return d.f.Truncate(info.Size() - int64(len(end)-whole))
 }
 
-// recall notes the last records of this file, and of the last one beside it whose name begins with its name.
+// recall notes the last records of this file, and of the last one with a record beside it whose name begins with its
+// name.
 func (d *File) recall() error {
 	d.found, d.wrote = make(map[string]bool), make(map[string]bool)
-	if err := d.recallOf(d.f); err != nil {
+	if _, err := d.recallOf(d.f); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(filepath.Dir(d.path))
 	if err != nil {
 		return err
 	}
-	var last os.FileInfo
+	var others []os.FileInfo
 	for _, e := range entries {
 		name := e.Name()
 		info, err := e.Info()
 		if err == nil && info.Mode().IsRegular() && name != filepath.Base(d.path) &&
-			strings.HasPrefix(name, filepath.Base(d.path)) && (last == nil || info.ModTime().After(last.ModTime())) {
-			last = info
+			strings.HasPrefix(name, filepath.Base(d.path)) {
+			others = append(others, info)
 		}
 	}
-	if last == nil {
-		return nil
+	slices.SortFunc(others, func(a, b os.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+	for _, info := range others {
+		f, err := os.OpenFile(filepath.Join(filepath.Dir(d.path), info.Name()), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+		if err != nil {
+			return err
+		}
+		has, err := d.recallOf(f)
+		if err = errors.Join(err, f.Close()); has || err != nil {
+			return err
+		}
 	}
-	f, err := os.OpenFile(filepath.Join(filepath.Dir(d.path), last.Name()), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return d.recallOf(f)
+	return nil
 }
 
-func (d *File) recallOf(f *os.File) error {
+// recallOf reports whether a file has any record.
+func (d *File) recallOf(f *os.File) (has bool, err error) {
 	end, err := readTail(f)
 	lines := slices.Collect(bytes.Lines(end))
 	for _, line := range lines[max(0, len(lines)-2*batch):] {
-		d.found[idOf(line)] = true
+		if id := idOf(line); id != "" {
+			d.found[id], has = true, true
+		}
 	}
-	return err
+	return has, err
 }
 
 func (d *File) append(records []ledger.Export) error {

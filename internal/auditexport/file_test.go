@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/auditexport"
@@ -25,6 +24,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/leaktest"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimVariable); dir != "" {
 		victim(dir)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 func fail(err error) {
@@ -229,6 +229,11 @@ func TestFile(t *testing.T) {
 	if all := ids(t, path); all[0] != "e" || len(all) != 2562 || all[2561] != "f" {
 		t.Errorf("%d records, the last is %s", len(all), all[len(all)-1])
 	}
+
+	f = auditexport.NewFile(path, auditexport.Formats["json"]) // after a crash, and a rotation in vain
+	check.Must(t, os.Rename(path, path+".2"), os.WriteFile(path, []byte(`{"id":"torn`), 0o600),
+		os.Rename(path, path+".3"), write(f, "f", "g"), f.Close())
+	check.WantEqual(t, strings.Join(ids(t, path), " "), "g")
 
 	full := auditexport.NewFile("/dev/full", auditexport.Formats["json"])
 	if err := write(full, "a"); err == nil {

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/actionproof/mediator/internal/auditexport"
+	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/otlp"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
@@ -97,14 +98,16 @@ func TestKilledExportToCollector(t *testing.T) {
 		s.Start()
 		return s
 	}
-	s := start("127.0.0.1:0")
+	address, err := freeport.Address() // which nobody else takes while the collector is away
+	check.Must(t, err)
+	s := start(address)
 	var taken []string
 	for range 3 {
 		taken = append(taken, kill(t, dir, s.URL)...)
 	}
 	s.Close()
 	taken = append(taken, kill(t, dir, s.URL)...)
-	s = start(s.Listener.Addr().String())
+	s = start(address)
 	defer s.Close()
 	drain(t, dir, s.URL)
 	for _, id := range taken {

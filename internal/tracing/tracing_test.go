@@ -7,21 +7,22 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 	proto "go.opentelemetry.io/proto/otlp/trace/v1"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	decode "google.golang.org/protobuf/proto"
 
 	"github.com/actionproof/mediator/internal/otlp"
 	"github.com/actionproof/mediator/internal/tracing"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // newTracing returns tracing to a collector that answers with status, and the spans that the collector has got. end
 // waits until all spans are sent.
@@ -88,7 +89,10 @@ func TestSpansAreBounded(t *testing.T) {
 }
 
 // TestQueueIsBounded ends more spans than fit while nothing takes them.
-func TestQueueIsBounded(t *testing.T) {
+// The bubble's clock stands still while spans are sent, which a process that ends does for two seconds.
+func TestQueueIsBounded(t *testing.T) { synctest.Test(t, queueIsBounded) }
+
+func queueIsBounded(t *testing.T) {
 	on, r, end := newTracing(t, 1, http.StatusOK)
 	for range 5000 {
 		_, span := on.Start(t.Context(), "call")

@@ -13,12 +13,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/stdlib"
-	"go.uber.org/goleak"
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/leaktest"
 	"github.com/actionproof/mediator/test/ledgertest"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -40,7 +40,7 @@ func (m tests) Run() int {
 
 var shared *pgtest.Server // nil until it runs
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(tests{m}) }
+func TestMain(m *testing.M) { leaktest.Main(tests{m}) }
 
 func server(t testing.TB) *pgtest.Server {
 	t.Helper()

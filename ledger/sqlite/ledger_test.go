@@ -16,11 +16,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/leaktest"
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(readOnlyVariable); path != "" {
 		openReadOnly(path)
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 func crash(path string) {

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody"
@@ -25,9 +24,10 @@ import (
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/signer"
+	"github.com/actionproof/mediator/test/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 var contentKey = [inference.MinKey]byte{7}
 

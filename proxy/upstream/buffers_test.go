@@ -44,7 +44,11 @@ func TestHTTP2Buffers(t *testing.T) {
 			defer close(seen)
 			_, err := io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
 			must(t, err)
-			wantSettings(t, xhttp2.NewFramer(c, c), xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 512 << 10})
+			framer := xhttp2.NewFramer(c, c)
+			wantSettings(t, framer, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 512 << 10})
+			for frame := xhttp2.Frame(nil); err == nil && (frame == nil || frame.Header().Type != xhttp2.FrameHeaders); {
+				frame, err = framer.ReadFrame() // a connection that ends before the request would be made again
+			}
 		}}
 		up.StartTLS()
 		defer up.Close()

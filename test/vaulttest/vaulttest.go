@@ -162,12 +162,9 @@ func (s *Server) Start() error {
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
+	// Root gives it the processor before others, as if it had a machine of its own.
+	_ = syscall.Setpriority(syscall.PRIO_PGRP, s.cmd.Process.Pid, -10)
 	return s.await(func(status int) bool { return status != 0 })
-}
-
-// Prefer gives the server the processor before others, as if it had a machine of its own.
-func (s *Server) Prefer() error {
-	return syscall.Setpriority(syscall.PRIO_PGRP, s.cmd.Process.Pid, -10)
 }
 
 // Unseal unseals the server and waits until it is active.

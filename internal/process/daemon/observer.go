@@ -21,12 +21,18 @@ type Observer struct {
 	Paths []observe.Path // the agent must not change them, nor read secret ones
 }
 
-const lookTimeout = 2 * time.Second
+// lookTimeout bounds the observations for a caller that waits. At the start startTimeout does: a busy custody answers
+// late what refuses the start.
+const lookTimeout, startTimeout = 2 * time.Second, 30 * time.Second
 
 // Observe makes each observation once, those of all keys at the same time. A custody's answer counts for maxAge,
 // because each question leaves lines in its audit log.
 func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []look.Observation {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	return o.within(ctx, lookTimeout, maxAge)
+}
+
+func (o *Observer) within(ctx context.Context, timeout, maxAge time.Duration) []look.Observation {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var all []look.Observation
 	ofAgent := o.ofAgent()
@@ -63,7 +69,9 @@ func (o *Observer) ofAgent() (all []look.Observation) {
 }
 
 // CheckStart makes each observation once, and refuses the start if one contradicts a control.
-func (o *Observer) CheckStart(ctx context.Context) error { return holds(o.Observe(ctx, 0)) }
+func (o *Observer) CheckStart(ctx context.Context) error {
+	return holds(o.within(ctx, startTimeout, 0))
+}
 
 func holds(all []look.Observation) error {
 	for _, l := range all {

@@ -1,11 +1,13 @@
 package daemon_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/actionproof/mediator/custody"
@@ -49,4 +51,20 @@ func TestFilesAreLookedAtForEveryUser(t *testing.T) {
 			t.Errorf("mode %o: the files do not hold", mode)
 		}
 	}
+}
+
+// TestLateAnswer: a custody that takes long to say what refuses the start still refuses it.
+func TestLateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := func(ctx context.Context, _ time.Duration) []look.Observation {
+			select {
+			case <-time.After(10 * time.Second):
+				return []look.Observation{look.New(look.Apart, look.Contradicts, "The token may do more.")}
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		o := daemon.Observer{Plan: daemon.Plan{Extra: late}}
+		check.WantCode(t, o.CheckStart(t.Context()), "deployment_contradicted", "may do more")
+	})
 }

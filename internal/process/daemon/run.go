@@ -261,7 +261,7 @@ func (r *running[C]) reload(ctx context.Context) (ConfigStatus, error) {
 	if err != nil {
 		return ConfigStatus{}, err
 	}
-	if err := next.Observer.CheckStart(ctx); err != nil {
+	if err := holds(next.Observer.Observe(ctx, 0)); err != nil {
 		return ConfigStatus{}, err
 	}
 	if err := apply(); err != nil {

@@ -59,7 +59,6 @@ func TestFleet(t *testing.T) {
 		values["trigger"] = map[string]any{"config": map[string]any{"budget": 100000, "maxAge": "24h", "sources": []any{
 			map[string]any{"name": "every-second", "schedule": map[string]any{"cron": "@every 1s"}}}}}
 	})
-	check.Must(t, f.vault.Prefer())
 	f.new = mediatorImage(t, f.Cluster, f.authority, []byte("another")...)
 	agent := programImage(t, f.Cluster, "agent", "./agent")
 	began := time.Now()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cgi" //nolint:gosec // of this Go, which Httpoxy does not reach
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -113,9 +115,6 @@ func (r *Rig) Start(t *testing.T) {
 	t.Cleanup(stack.Stop)
 }
 
-// users counts the deployments of this process.
-var users atomic.Int32
-
 // PrepareRig is NewRig without the start.
 func PrepareRig(t *testing.T, hosts []string, api API, changes ...func(file string) string) *Rig {
 	t.Helper()
@@ -124,7 +123,9 @@ func PrepareRig(t *testing.T, hosts []string, api API, changes ...func(file stri
 	check.Must(t, err)
 	r := &Rig{Deployment: d, User: trial.User()}
 	if os.Geteuid() == 0 {
-		r.User = 20000 + os.Getpid()%400*64 + int(users.Add(1)%64)
+		_, port, _ := net.SplitHostPort(d.Listen) // no other deployment has this port, so none has this user
+		r.User, err = strconv.Atoi(port)
+		check.Must(t, err)
 	}
 	check.Must(t, trial.WriteCertificates(r.Dir, hosts...))
 	handler, rules := api(r)

@@ -94,6 +94,9 @@ func TestNodeKilled(t *testing.T) {
 				killed := make(chan error, 1)
 				for part := range slices.Chunk(receipts, 3) {
 					s, err := n.Deliver(t, part...)
+					if err != nil && n.Cmd != nil {
+						t.Fatal(err)
+					}
 					if err != nil {
 						break // it was killed before it could answer
 					}
