@@ -1,5 +1,7 @@
-"""Verifies the chains of a file that test/differential writes in ten portions, and prints the CPU seconds that a chain of
-the fastest one took: python speed.py FILE."""
+"""Verifies, in ten portions, the chains of a file that test/differential writes.
+
+Prints the CPU seconds that a chain of the fastest portion took: python speed.py FILE.
+"""
 
 from __future__ import annotations
 

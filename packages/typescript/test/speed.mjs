@@ -1,5 +1,5 @@
-// Verifies the chains of a file that test/differential writes in ten portions, and prints the CPU seconds that a chain of
-// the fastest one took: node speed.mjs FILE.
+// Verifies, in ten portions, the chains of a file that test/differential writes. Prints the CPU seconds that a chain of
+// the fastest portion took: node speed.mjs FILE.
 import { readFileSync } from 'node:fs';
 import { Gate, memoryStore } from '../dist/index.js';
 
