@@ -111,8 +111,8 @@ func (m *maker) ask(r Request) {
 // one returns one of its arguments.
 func one[T any](m *maker, of ...T) T { return of[m.rnd.IntN(len(of))] }
 
-// WriteValid writes one trust with n valid chains, and returns a function that judges all of them.
-func WriteValid(t testing.TB, to io.Writer, n int) (judge func()) {
+// WriteValid writes one trust with n valid chains, and returns a function for each that judges it.
+func WriteValid(t testing.TB, to io.Writer, n int) (judges []func()) {
 	t.Helper()
 	m := &maker{t: t, rnd: rand.New(rand.NewPCG(0, 0)), out: json.NewEncoder(to)}
 	m.kit = gatetest.New(t)
@@ -123,7 +123,6 @@ func WriteValid(t testing.TB, to io.Writer, n int) (judge func()) {
 	check.Must(t, err)
 	m.judge.now = m.now
 	m.write(Line{Trust: &f, Status: "verified", Code: "ok"})
-	var all []Request
 	for range n {
 		a := m.kit.Chain(t)
 		body, err := json.Marshal(asked{object(m, a.Envelope), object(m, a.Binding)})
@@ -131,15 +130,13 @@ func WriteValid(t testing.TB, to io.Writer, n int) (judge func()) {
 		r := Request{Method: http.MethodPost, URL: VerifyPath, Body: body,
 			Headers: [][2]string{{"Content-Type", "application/json"}}}
 		m.write(Line{Request: &r, Status: "verified", Code: "ok"})
-		all = append(all, r)
-	}
-	return func() {
-		for _, r := range all {
+		judges = append(judges, func() {
 			h, err := m.judge.request(r)
 			check.Must(t, err)
 			if status, code := m.judge.of(h, true); status != "verified" {
 				t.Fatal(code)
 			}
-		}
+		})
 	}
+	return judges
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/big"
 	"slices"
@@ -281,7 +282,7 @@ func (m *maker) header(h string) string {
 			evidence.KeyName(id)+":v01", evidence.KeyName(id)+":v99999999999", m.kit.Secret.KeyID(), "",
 			strings.Repeat("k", 257))
 	}
-	var old struct{ Kid string }
+	var old struct{ Kid any } // an earlier change may have made it no text
 	check.Must(m.t, json.Unmarshal([]byte(h), &old))
 	switch m.rnd.IntN(4) {
 	case 0:
@@ -291,7 +292,7 @@ func (m *maker) header(h string) string {
 	case 2:
 		return strings.Replace(h, "EdDSA", one(m, "none", "HS256", "Ed25519", "eddsa", "RS256", "ML-DSA-65"), 1)
 	}
-	return strings.Replace(h, `"kid":"`+old.Kid+`"`, `"kid":"`+kid()+`"`, 1)
+	return strings.Replace(h, fmt.Sprintf(`"kid":"%v"`, old.Kid), `"kid":"`+kid()+`"`, 1)
 }
 
 // signature changes a signature. Adding the group's order to S leaves it valid for careless verifiers.

@@ -1,11 +1,15 @@
-"""Verifies the chains of a file that test/differential writes, and prints the user CPU time: python speed.py FILE."""
+"""Verifies, in ten portions, the chains of a file that test/differential writes.
+
+Prints the CPU seconds that a chain of the fastest portion took: python speed.py FILE.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
-import resource
+import math
 import sys
+import time
 
 from actionproof import Gate, MemoryStore
 
@@ -19,10 +23,13 @@ def main(path: str) -> None:
              "bundle.json": t["bundle"], "secret": t["secret"]}
     gate = Gate(t["name"], {name: text.encode() for name, text in files.items()}, clock=lambda: now)
     bodies = [base64.b64decode(line["request"]["body"]) for line in lines]
-    store, before = MemoryStore(lambda: now), resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    for body in bodies:
-        gate.answer("verify", body, store)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_utime - before)
+    store, size, least = MemoryStore(lambda: now), -(-len(bodies) // 10), math.inf
+    for at in range(0, len(bodies), size):
+        portion, before = bodies[at : at + size], time.process_time()
+        for body in portion:
+            gate.answer("verify", body, store)
+        least = min(least, (time.process_time() - before) / len(portion))
+    print(least)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ export const utf8 = (text: string): Bytes => encoder.encode(text);
 /** The length of a text in bytes. */
 export const sizeOf = (text: string): number => utf8(text).length;
 
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
 /** The text of UTF-8, or nothing if it is not UTF-8. A byte order mark stays. */
 export function textOf(bytes: Uint8Array): string | undefined {
   try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+    return decoder.decode(bytes);
   } catch {
     return undefined;
   }
@@ -21,7 +23,11 @@ export function textOf(bytes: Uint8Array): string | undefined {
 const node = globalThis.process?.getBuiltinModule?.('node:crypto');
 
 export const sha256 = async (bytes: Uint8Array): Promise<Bytes> => new Uint8Array(node
-  ? node.createHash('sha256').update(bytes).digest() : await crypto.subtle.digest('SHA-256', bytes as Bytes));
+  ? node.hash('sha256', bytes, 'buffer') : await crypto.subtle.digest('SHA-256', bytes as Bytes));
+
+/** The lowercase hexadecimal SHA-256. */
+export const hash = async (of: string | Uint8Array): Promise<string> => (node
+  ? node.hash('sha256', of) : hex(await sha256(typeof of === 'string' ? utf8(of) : of)));
 
 /** Whether a signature by Ed25519 is right. */
 export const verifies = async (key: CryptoKey, signature: Uint8Array, message: Uint8Array): Promise<boolean> => (node
@@ -33,10 +39,6 @@ export const hmac = async (secret: Bytes, message: Bytes): Promise<Bytes> => new
   ? node.createHmac('sha256', secret).update(message).digest()
   : await crypto.subtle.sign('HMAC', await crypto.subtle.importKey('raw', secret, { name: 'HMAC', hash: 'SHA-256' },
     false, ['sign']), message));
-
-/** The lowercase hexadecimal SHA-256. */
-export const hash = async (of: string | Uint8Array): Promise<string> =>
-  hex(await sha256(typeof of === 'string' ? utf8(of) : of));
 
 const DIGITS = Array.from({ length: 256 }, (_, b) => b.toString(16).padStart(2, '0'));
 
@@ -53,11 +55,10 @@ export const tokenHash = (token: string): Promise<string> =>
 export const isHash = (text: unknown): boolean => typeof text === 'string' && /^[0-9a-f]{64}$/.test(text);
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
-const VALUES = new Int8Array(65536).fill(-1); // by UTF-16 code unit
-for (let i = 0; i < 64; i++) VALUES[ALPHABET.charCodeAt(i)] = i;
 
 /** Unpadded base64url. */
 export function toBase64url(bytes: Uint8Array): string {
+  if (node) return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('base64url');
   let out = '';
   for (let i = 0; i < bytes.length; i += 3) {
     const group = (bytes[i]! << 16) | ((bytes[i + 1] ?? 0) << 8) | (bytes[i + 2] ?? 0);
@@ -69,21 +70,13 @@ export function toBase64url(bytes: Uint8Array): string {
 
 /** The bytes of unpadded base64url without line breaks or stray bits, or nothing. */
 export function fromBase64url(text: string): Bytes | undefined {
-  const out = new Uint8Array(Math.floor((text.length * 3) / 4));
-  let bits = 0;
-  let held = 0;
-  let at = 0;
-  for (let i = 0; i < text.length; i++) {
-    const value = VALUES[text.charCodeAt(i)]!;
-    if (value < 0) return undefined;
-    held = ((held << 6) | value) & 0xffff;
-    bits += 6;
-    if (bits >= 8) {
-      bits -= 8;
-      out[at++] = (held >> bits) & 0xff;
-    }
+  try {
+    const bytes = node ? new Uint8Array(Buffer.from(text, 'base64url'))
+      : Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (c) => c.charCodeAt(0));
+    return toBase64url(bytes) === text ? bytes : undefined; // both decoders take other spellings, too
+  } catch {
+    return undefined;
   }
-  return bits < 6 && (held & ((1 << bits) - 1)) === 0 ? out : undefined;
 }
 
 /** Padded base64. */

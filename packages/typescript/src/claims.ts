@@ -1,6 +1,6 @@
 // The artifacts: their claims, and what a payload must be.
 import { fromBase64url, hash, isHash, sizeOf, textOf } from './bytes.js';
-import { canonical, isWellFormed, type Json, type Members } from './json.js';
+import { canonical, type Json, type Members } from './json.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
 
 // t is a text, h a hash, s any text, b a boolean, i a whole number, f any number, l a list of texts; an object stands
@@ -186,7 +186,7 @@ function is(type: Type, value: Json, loosely: boolean): boolean {
   return fits(type, value, loosely);
 }
 
-const isText = (value: Json, loosely: boolean) => typeof value === 'string' && (loosely || isWellFormed(value));
+const isText = (value: Json, loosely: boolean) => typeof value === 'string' && (loosely || value.isWellFormed());
 
 /** A token, taken apart. Nothing of it is verified. */
 export interface Parsed { kid: string; payload: Uint8Array; signature: Uint8Array; input: string; second?: string }
@@ -214,7 +214,7 @@ export function parse(token: string, alg: string, typ: string, limit: number): P
     return bad();
   }
   if (!within(kid, 256) || text !== canonical({ alg, kid: kid as string, typ })) bad();
-  if (!isWellFormed(kid as string)) bad();
+  if (!(kid as string).isWellFormed()) bad();
   if (heads.size >= MAX_HEADS) heads.clear();
   heads.set(known, kid as string);
   return { kid: kid as string, payload, signature, input };

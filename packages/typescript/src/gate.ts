@@ -10,7 +10,7 @@ import { CAPABILITY, HeaderList, type HeadersLike, REQUEST_PROOF, checkJSON, che
   headerBytes, targetOf } from './request.js';
 import { type Key, type Store } from './stores.js';
 import { makeTask } from './task.js';
-import { NewerKey, type Opened, Trust, admits, keyAmong, nameAmong, parseRoot } from './trust.js';
+import { NewerKey, Trust, admits, keyAmong, nameAmong, parseRoot } from './trust.js';
 
 const SKEW = 2;
 const MAX_BUNDLE = 8 * 1024 * 1024;
@@ -189,19 +189,9 @@ export class Gate {
     return claims;
   }
 
-  /** The last verified deployment certificate: every chain of a deployment carries the same one. */
-  private deployment: { token: string; trust: Trust; from: number; opened: Opened } | undefined;
-
   private open: Parameters<typeof verifyChain>[0]['open'] = async (kind, token, want) => {
-    const at = this.clock();
-    const { trust, deployment: d } = this;
-    if (d && kind === a.deploymentCertificate && d.token === token && d.trust === trust && at.now >= d.from &&
-      at.now < d.opened.claims.exp && at.now < d.opened.claims.iat + want.maxAge &&
-        at.now < trust.until) return d.opened;
     try {
-      const opened = await trust.open(kind, token, want, at);
-      if (kind === a.deploymentCertificate) this.deployment = { token, trust, from: at.now, opened };
-      return opened;
+      return await this.trust.open(kind, token, want, this.clock());
     } catch (error) {
       throw error instanceof NewerKey ? new Refusal('trust_stale', error.message) : error;
     }

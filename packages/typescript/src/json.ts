@@ -47,7 +47,7 @@ function isSorted(value: Json): boolean {
   return true;
 }
 
-const STRING = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
+const STRING = /"[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*"/y;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
 const WORDS: [string, Json][] = [['true', true], ['false', false], ['null', null]];
 
@@ -125,7 +125,7 @@ class Reader {
     const spelled = this.next(STRING);
     if (!spelled.includes('\\')) return spelled.slice(1, -1);
     const value: string = JSON.parse(spelled);
-    return isWellFormed(value) ? value : malformed();
+    return value.isWellFormed() ? value : malformed();
   }
 
   private number(): number {
@@ -134,9 +134,6 @@ class Reader {
     return exactly(spelled);
   }
 }
-
-/** Whether a text has no half of a surrogate pair. */
-export const isWellFormed = (text: string): boolean => !/\p{Surrogate}/u.test(text);
 
 /** The double of a number's spelling, unless another content would have the same canonical form. */
 function exactly(spelled: string): number {

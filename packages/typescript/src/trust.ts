@@ -1,6 +1,6 @@
 // Whom a gate believes: the pinned roots, and the keys that they certify.
 import { type Bytes, equal, fromBase64url, hash, toBase64url, utf8, verifies } from './bytes.js';
-import { type Claims, type Kind, type Parsed, decode, parse, parseRooted, revocationList,
+import { type Claims, type Kind, type Parsed, decode, deploymentCertificate, parse, parseRooted, revocationList,
   signerCertificate } from './claims.js';
 import type { Json } from './json.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
@@ -122,13 +122,6 @@ export class Trust {
     const of = (kind: string) => new Set(all.flatMap(({ claims }) =>
       claims.revoked.filter((r: Claims) => r.kind === kind).map((r: Claims) => r.id as string)));
     return { ...all[0]!, keys: of('key'), artifacts: of('artifact') };
-  }
-
-  /** When the revocation list ends, in Unix seconds. */
-  get until(): number {
-    const list = this.revocations?.claims;
-    const age = this.policy.maxRevocationAge || this.policy.maxAge;
-    return list ? Math.min(list.exp, list.iat + age) : this.policy.maxRevocationAge > 0 ? 0 : Infinity;
   }
 
   private pins(x: Bytes): boolean {
@@ -260,16 +253,22 @@ export class Trust {
     }
   }
 
+  /** The last deployment certificate whose signatures were right: all chains of a deployment carry the same one. */
+  private deployment: { token: string; required: boolean; opened: Opened } | undefined;
+
   /** The claims that a root signed, whatever the time. */
-  private async rooted(k: Kind, token: string, requirePostQuantum?: boolean,
-    at: Clock = { now: 0, skew: 0 }): Promise<Opened> {
+  private async rooted(k: Kind, token: string, required = false, at: Clock = { now: 0, skew: 0 }): Promise<Opened> {
+    const { deployment: d } = this;
+    if (k === deploymentCertificate && d?.token === token && d.required === required) return d.opened;
     const p = parseRooted(token, k);
     const root = this.roots.get(p.kid) ??
       refuse((await this.find(p.kid, at)).found ? 'key_purpose' : 'key_unknown',
         `the ${k.typ} is signed by a key that is no root`);
     refuseIf(root.purpose !== k.purpose, 'key_purpose', `the ${k.typ} is signed by a root for something else`);
-    await verifyRooted(root, p, k.typ, requirePostQuantum);
-    return { claims: await decode(k, p.payload), kid: p.kid };
+    await verifyRooted(root, p, k.typ, required);
+    const opened = { claims: await decode(k, p.payload), kid: p.kid };
+    if (k === deploymentCertificate) this.deployment = { token, required, opened };
+    return opened;
   }
 }
 

@@ -3,10 +3,12 @@ package clients
 import (
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,18 +22,24 @@ import (
 
 var chains = flag.Int("chains", 5, "how many chains TestSpeed verifies in each language")
 
-// TestSpeed prints how many whole chains each language verifies in a second of one core's user time.
+// TestSpeed prints how many whole chains each language verifies in a second of CPU: in the fastest tenth of all chains,
+// which other processes and a cold start disturb least.
 func TestSpeed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "chains")
 	f, err := os.Create(path)
 	check.Must(t, err)
-	judge := differential.WriteValid(t, f, *chains)
+	judges := differential.WriteValid(t, f, *chains)
 	check.Must(t, f.Close())
 
+	taken := map[string]float64{"Go": math.Inf(1)} // seconds a chain
 	before := runtime.GOMAXPROCS(1)
-	began := userTime(t)
-	judge()
-	taken := map[string]time.Duration{"Go": userTime(t) - began}
+	for portion := range slices.Chunk(judges, (len(judges)+9)/10) {
+		began := cpuTime(t)
+		for _, judge := range portion {
+			judge()
+		}
+		taken["Go"] = min(taken["Go"], (cpuTime(t)-began).Seconds()/float64(len(portion)))
+	}
 	runtime.GOMAXPROCS(before)
 
 	dir, err := filepath.Abs(filepath.Join(kit.Top, "packages"))
@@ -50,20 +58,20 @@ func TestSpeed(t *testing.T) {
 		cmd.Stderr = os.Stderr
 		out, err := cmd.Output()
 		check.Must(t, err)
-		seconds, err := strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
+		taken[language], err = strconv.ParseFloat(strings.TrimSpace(string(out)), 64)
 		check.Must(t, err)
-		taken[language] = time.Duration(seconds * float64(time.Second))
 	}
 	var all []string
 	for _, language := range []string{"Go", "TypeScript", "Python"} {
-		all = append(all, fmt.Sprintf("%s %.0f", language, float64(*chains)/taken[language].Seconds()))
+		all = append(all, fmt.Sprintf("%s %.0f", language, 1/taken[language]))
 	}
-	t.Logf("chains a second on one core: %s", strings.Join(all, ", "))
+	t.Logf("chains a second of CPU: %s", strings.Join(all, ", "))
 }
 
-func userTime(t *testing.T) time.Duration {
+// cpuTime returns the CPU time that this process has used.
+func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage
 	check.Must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano())
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

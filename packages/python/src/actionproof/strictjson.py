@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from decimal import Decimal
 from typing import Any
 
@@ -12,11 +11,6 @@ MAX_DEPTH = 100
 MAX_ITEMS = 200_000  # names and values
 _MAX_NUMBER = 1100  # characters; every double written out in full is shorter
 _WHOLE = 1 << 53
-
-_SPACE = re.compile(r"[ \t\r\n]*+")
-_STRING = re.compile(r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"')
-_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*+))(\.[0-9]++)?([eE][+-]?[0-9]++)?")
-_WORDS = {"true": True, "false": False, "null": None}
 
 
 class Malformed(ValueError):
@@ -27,102 +21,38 @@ def parse(raw: bytes) -> Any:
     """The value of a JSON text that has a canonical form. A number is an int exactly if it is spelled as one."""
     try:
         text = raw.decode()
-    except UnicodeDecodeError:
-        raise Malformed("a byte is not UTF-8") from None
-    reader = _Reader(text)
-    value = reader.value(0)
-    reader.space()
-    if reader.at != len(text):
-        raise Malformed("text follows the value")
+        value = _DECODER.decode(text)
+        if _items(value) > MAX_ITEMS:
+            raise Malformed(f"there are more than {MAX_ITEMS} names and values")
+        if "\\" in text:
+            _ENCODER.encode(value).encode()  # fails for half of a surrogate pair
+    except Malformed:
+        raise
+    except (ValueError, RecursionError):
+        raise Malformed("it is not JSON in UTF-8") from None
     return value
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self.text, self.at, self.items = text, 0, 0
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    out = dict(members)
+    if len(out) != len(members):
+        raise Malformed("a name comes twice")
+    return out
 
-    def space(self) -> None:
-        match = _SPACE.match(self.text, self.at)
-        assert match is not None  # it matches the empty text
-        self.at = match.end()
 
-    def takes(self, character: str) -> bool:
-        self.space()
-        if not self.text.startswith(character, self.at):
-            return False
-        self.at += 1
-        return True
+def _items(value: Any, depth: int = 0) -> int:
+    """The number of names and values in a value."""
+    if not isinstance(value, dict | list):
+        return 1
+    if depth == MAX_DEPTH:
+        raise Malformed(f"it is nested deeper than {MAX_DEPTH} levels")
+    names, values = (len(value), value.values()) if isinstance(value, dict) else (0, value)
+    return 1 + names + sum(_items(v, depth + 1) for v in values)
 
-    def count(self) -> None:
-        self.items += 1
-        if self.items > MAX_ITEMS:
-            raise Malformed(f"there are more than {MAX_ITEMS} names and values")
 
-    def value(self, depth: int) -> Any:
-        self.space()
-        self.count()
-        first = self.text[self.at : self.at + 1]
-        if first == '"':
-            return self.string()
-        if first in ("{", "["):
-            if depth == MAX_DEPTH:
-                raise Malformed(f"it is nested deeper than {MAX_DEPTH} levels")
-            self.at += 1
-            return self.object(depth + 1) if first == "{" else self.array(depth + 1)
-        for word, value in _WORDS.items():
-            if self.text.startswith(word, self.at):
-                self.at += len(word)
-                return value
-        return self.number()
-
-    def object(self, depth: int) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        if self.takes("}"):
-            return out
-        while True:
-            self.space()
-            self.count()
-            name = self.string()
-            if name in out:
-                raise Malformed("a name comes twice")
-            if not self.takes(":"):
-                raise Malformed("a colon is missing")
-            out[name] = self.value(depth)
-            if not self.takes(","):
-                break
-        if not self.takes("}"):
-            raise Malformed("a comma or a closing brace is missing")
-        return out
-
-    def array(self, depth: int) -> list[Any]:
-        out: list[Any] = []
-        if self.takes("]"):
-            return out
-        while True:
-            out.append(self.value(depth))
-            if not self.takes(","):
-                break
-        if not self.takes("]"):
-            raise Malformed("a comma or a closing bracket is missing")
-        return out
-
-    def string(self) -> str:
-        match = _STRING.match(self.text, self.at)
-        if match is None:
-            raise Malformed("a text is missing or malformed")
-        self.at = match.end()
-        value: str = json.loads(match[0])
-        if any("\ud800" <= c <= "\udfff" for c in value):
-            raise Malformed("a text has half of a surrogate pair")
-        return value
-
-    def number(self) -> int | float:
-        match = _NUMBER.match(self.text, self.at)
-        if match is None:
-            raise Malformed("a value is missing")
-        self.at = match.end()
-        value = _faithful(match[0])
-        return int(match[1]) if match[2] is None and match[3] is None else value
+def _whole(spelled: str) -> int:
+    _faithful(spelled)
+    return int(spelled)
 
 
 def _faithful(spelled: str) -> float:
@@ -136,12 +66,19 @@ def _faithful(spelled: str) -> float:
     return value
 
 
+def _no_number(spelled: str) -> float:
+    raise Malformed(f"{spelled} is no number")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_float=_faithful, parse_int=_whole, parse_constant=_no_number)
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
 def canonical(value: Any) -> str:
     """The canonical form of a value that JSON has."""
-    if value is None or isinstance(value, bool):
-        return json.dumps(value)
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+    if value is None or isinstance(value, str | bool):
+        return _ENCODER.encode(value)
     if isinstance(value, int):
         return str(value) if abs(value) < _WHOLE else _double(float(value))
     if isinstance(value, float):

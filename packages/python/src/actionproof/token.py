@@ -9,6 +9,7 @@ import importlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -19,6 +20,7 @@ from .problem import Refusal, refuse, refuse_if
 from .strictjson import Malformed, canonical, parse
 
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]*")
+_MAX_HEADER = 4096  # characters; a key id of 256 bytes takes less
 _VERSION = re.compile(r"(.+):v([0-9]+)", re.DOTALL)
 SECOND = 1_000_000  # times and ages are whole microseconds
 
@@ -57,19 +59,25 @@ def parse_token(token: str, alg: str, typ: str, limit: int) -> Parsed:
     refuse_if(token == "", "artifact_missing", f"the {typ} is missing")
     refuse_if(size(token) > limit, "artifact_malformed", f"the {typ} has more than {limit} bytes")
     parts = token.split(".")
-    head, payload, signature = [unb64(part) for part in parts] if len(parts) == 3 else (None, None, None)
-    if head is None or payload is None or signature is None:
+    payload, signature = [unb64(part) for part in parts[1:]] if len(parts) == 3 else (None, None)
+    if payload is None or signature is None:
         refuse("artifact_malformed", f"the {typ} is not a compact JWS of three parts")
-    try:
-        header = parse(head)
-    except Malformed:
-        header = None
-    kid = header.get("kid") if isinstance(header, dict) else None
-    if not isinstance(kid, str) or not 0 < size(kid) <= 256 or (
-        head != canonical({"alg": alg, "kid": kid, "typ": typ}).encode()
-    ):
+    kid = _key_id(parts[0], alg, typ) if len(parts[0]) <= _MAX_HEADER else None
+    if kid is None:
         refuse("artifact_malformed", f"the header of the {typ} is not the canonical one with {alg}")
     return Parsed(kid, payload, signature, token[: token.rindex(".")].encode())
+
+
+@lru_cache(256)
+def _key_id(header: str, alg: str, typ: str) -> str | None:
+    """The key id of a header, or None if it is not canonical. All tokens of one key have the same header."""
+    raw = unb64(header)
+    try:
+        kid: str = parse(raw or b"")["kid"]
+        good = 0 < size(kid) <= 256 and raw == canonical({"alg": alg, "kid": kid, "typ": typ}).encode()
+    except (Malformed, KeyError, TypeError, AttributeError):
+        return None
+    return kid if good else None
 
 
 def parse_rooted(token: str, kind: Kind) -> Parsed:
@@ -102,12 +110,15 @@ def public_key(raw: bytes) -> bytes:
     return raw
 
 
+_ed25519 = lru_cache(1024)(Ed25519PublicKey.from_public_bytes)
+
+
 def verifies(public: bytes, p: Parsed) -> bool:
     """Whether an Ed25519 key has signed a token."""
     if len(p.signature) != 64:
         return False
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(p.signature, p.signed)
+        _ed25519(public).verify(p.signature, p.signed)
     except (InvalidSignature, ValueError):
         return False
     return True

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from .claims import (REVOCATION_LIST, ROOTS, SIGNER_CERTIFICATE, Claims, Kind, Shape, decode, rebuilt, sha256,
-                     without_null)
+from .claims import (DEPLOYMENT_CERTIFICATE, REVOCATION_LIST, ROOTS, SIGNER_CERTIFICATE, Claims, Kind, Shape, decode,
+                     rebuilt, sha256, without_null)
 from .problem import Refusal, refuse, refuse_if
 from .strictjson import Malformed, parse
 from .token import (SECOND, Expected, Moment, Root, cut_key_id, parse_rooted, parse_token, post_quantum_key,
@@ -103,6 +103,8 @@ class Trust:
     def __init__(self, roots: Sequence[Root], bundle: Bundle, policy: SignerPolicy) -> None:
         """Verifies the signature of each certificate. One that is wrong fails the whole bundle."""
         self.policy = policy
+        # the last one whose signatures were right: all chains of a deployment carry the same one
+        self._deployment: dict[tuple[str, bool], Opened] = {}
         self.roots: dict[str, Root] = {}
         for root in roots:
             known = root.kid in self.roots or self._pins(root.public)
@@ -238,13 +240,19 @@ class Trust:
         return Opened(token, p.kid, claims)
 
     def _rooted(self, kind: Kind, token: str, required: bool) -> Opened:
+        before = self._deployment.get((token, required)) if kind is DEPLOYMENT_CERTIFICATE else None
+        if before is not None:
+            return before
         p = parse_rooted(token, kind)
         root = self.roots.get(p.kid)
         if root is None:
             refuse("key_purpose" if p.kid in self.signers else "key_unknown", f"the {kind.typ} is by no pinned root")
         refuse_if(root.purpose != kind.purpose, "key_purpose", f"the {kind.typ} is by another root, {p.kid}")
         root.verify(kind.typ, p, required)
-        return Opened(token, p.kid, decode(kind, p.payload))
+        o = Opened(token, p.kid, decode(kind, p.payload))
+        if kind is DEPLOYMENT_CERTIFICATE:
+            self._deployment = {(token, required): o}
+        return o
 
     def _shared(self, kind: Kind, token: str, expected: Expected, at: Moment) -> Opened:
         refuse_if(kind.purpose != "runtime_attestation", "artifact_malformed", f"a {kind.typ} has a key of its own")
