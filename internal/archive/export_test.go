@@ -189,6 +189,8 @@ func TestExportKnowsNoMore(t *testing.T) {
 func TestEarlierRoots(t *testing.T) {
 	t.Parallel()
 	w, before := newWorld(t, false), newWorld(t, false)
+	before.Manifest.SignerCertificatePolicy.MaxCertificateAgeMs /= 2
+	before.putDeployment()
 	dir := t.TempDir()
 	must(t, os.Rename(filepath.Dir(before.files.Bundle), filepath.Join(dir, "20260101")))
 	must(t, os.Mkdir(filepath.Join(dir, ".new"), 0o700))
@@ -200,9 +202,11 @@ func TestEarlierRoots(t *testing.T) {
 	now := w.Clock.Now()
 	first := before.Post(t)
 	first.ID = "post_before"
-	text := export(t, all, first, w.Post(t))
-	wantOutcomes(t, text, all, now, "verified", "verified")
-	wantOutcomes(t, text, w.pins(), now, "refused roots_not_pinned", "verified")
+	refused := first
+	refused.ID, refused.State, refused.Artifacts = "post_refused", ledger.StateRefused, first.Artifacts[:1]
+	text := export(t, all, first, w.Post(t), refused)
+	wantOutcomes(t, text, all, now, "verified", "verified", "incomplete")
+	wantOutcomes(t, text, w.pins(), now, "refused roots_not_pinned", "verified", "refused roots_not_pinned")
 
 	must(t, os.Remove(filepath.Join(dir, "20260101", filepath.Base(w.files.Auditor))))
 	if _, err := archive.ReadEarlier(dir, w.files); err == nil {
