@@ -83,7 +83,7 @@ func (c *call) learn(to *rules.Endpoint, err error) (*rules.Endpoint, error) {
 	switch {
 	case match.IsRead(c.r.Method):
 		if empty && !graphql.MayMutate(c.r.URL) {
-			return &rules.Endpoint{Rules: []rules.Rule{learning}}, nil
+			return &rules.Endpoint{Kind: c.learntKind(), Rules: []rules.Rule{learning}}, nil
 		}
 	case c.r.Method == http.MethodPost:
 		kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
@@ -92,6 +92,16 @@ func (c *call) learn(to *rules.Endpoint, err error) (*rules.Endpoint, error) {
 		}
 	}
 	return nil, c.wouldWrite()
+}
+
+// learntKind is GraphQL for a GET with a document of queries: the rule that it needs is GraphQL's.
+func (c *call) learntKind() rules.Kind {
+	if c.r.Method == http.MethodGet {
+		if _, err := graphql.ReadGet(c.r.URL); err == nil {
+			return rules.GraphQL
+		}
+	}
+	return ""
 }
 
 // learnt returns the refusal of a message in a learning session, which no rule names or which is of no known protocol.

@@ -58,7 +58,7 @@ func TestRefusedConnectSaysWhy(t *testing.T) {
 				t.Errorf("%s, %v\n%s, want %s", resp.Status, resp.Header, body, tt.line)
 			}
 			p.wantLast(i+1, ledger.Record{Code: code, State: ledger.StateRefused, ID: d.Post})
-			if resp.Header.Get("Content-Type") != "application/problem+json" {
+			if resp.Header.Get("Content-Type") != problem.ContentType {
 				t.Errorf("the header is %v", resp.Header)
 			}
 			if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {

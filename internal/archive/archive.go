@@ -313,12 +313,13 @@ func (t *Trust) RevocationsSigned() time.Time {
 // Archive is the trust of several pairs of roots, today's first.
 type Archive []*Trust
 
-// Of returns the trust whose auditor signed the record's deployment certificate, or else today's.
+// Of returns the trust whose auditor signed the record's deployment certificate. A post that was refused before may
+// have none: then it is the trust with the record's manifest. Otherwise it is today's.
 func (a Archive) Of(r ledger.Record) *Trust {
 	if len(a) > 1 {
-		k := evidence.DeploymentCertificateKind()
+		k, certificate := evidence.DeploymentCertificateKind(), artifact(r, "deploymentCertificate")
 		for _, t := range a {
-			if t.pins.Signed(k.Purpose, k.Typ, artifact(r, "deploymentCertificate")) {
+			if certificate == "" && t.manifests[r.Manifest] != nil || t.pins.Signed(k.Purpose, k.Typ, certificate) {
 				return t
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
 )
 
 func list(records ...ledger.Record) iter.Seq2[ledger.Record, error] {
@@ -188,7 +189,9 @@ func TestExportKnowsNoMore(t *testing.T) {
 
 func TestEarlierRoots(t *testing.T) {
 	t.Parallel()
-	w, before := newWorld(t, false), newWorld(t, false)
+	w, before := newWorld(t, false), newWorld(t, false, func(m *policy.Manifest) {
+		m.SignerCertificatePolicy.MaxCertificateAgeMs /= 2
+	})
 	dir := t.TempDir()
 	must(t, os.Rename(filepath.Dir(before.files.Bundle), filepath.Join(dir, "20260101")))
 	must(t, os.Mkdir(filepath.Join(dir, ".new"), 0o700))
@@ -200,9 +203,11 @@ func TestEarlierRoots(t *testing.T) {
 	now := w.Clock.Now()
 	first := before.Post(t)
 	first.ID = "post_before"
-	text := export(t, all, first, w.Post(t))
-	wantOutcomes(t, text, all, now, "verified", "verified")
-	wantOutcomes(t, text, w.pins(), now, "refused roots_not_pinned", "verified")
+	refused := before.Post(t)
+	refused.State, refused.Artifacts = ledger.StateRefused, refused.Artifacts[:4]
+	text := export(t, all, first, w.Post(t), refused)
+	wantOutcomes(t, text, all, now, "verified", "verified", "incomplete")
+	wantOutcomes(t, text, w.pins(), now, "refused roots_not_pinned", "verified", "refused roots_not_pinned")
 
 	must(t, os.Remove(filepath.Join(dir, "20260101", filepath.Base(w.files.Auditor))))
 	if _, err := archive.ReadEarlier(dir, w.files); err == nil {

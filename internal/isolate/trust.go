@@ -2,6 +2,7 @@ package isolate
 
 import (
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"os"
@@ -16,6 +17,9 @@ const (
 	javaFile = "/etc/ssl/certs/java/cacerts" // Debian's, which all its JDKs use
 )
 
+// policies are the folders in which Chromium, Chrome and Chrome for Testing look for policies: they read no store.
+var policies = []string{"/etc/chromium", "/etc/opt/chrome", "/etc/opt/chrome_for_testing"}
+
 // bundles are the files that hold all trusted certificates.
 var bundles = []string{
 	"/etc/ssl/certs/ca-certificates.crt",                // Debian, Alpine
@@ -29,6 +33,11 @@ var bundles = []string{
 func ownTrust() error {
 	if err := coverFolder(hashed, filepath.Join(copies, "folder")); err != nil {
 		return err
+	}
+	for _, name := range policies {
+		if err := coverFolder(name, filepath.Join(copies, filepath.Base(name))); err != nil {
+			return err
+		}
 	}
 	for _, name := range resolved(bundles) {
 		if below(name, hashed) {
@@ -78,6 +87,11 @@ func trust(ca []byte) error {
 			return err
 		}
 	}
+	for _, name := range policies {
+		if err := writePolicy(name, cert); err != nil {
+			return err
+		}
+	}
 	if hash, err := subjectHash(cert); err != nil {
 		return err
 	} else if err := addHashed(hash, ca); err != nil {
@@ -87,4 +101,19 @@ func trust(ca []byte) error {
 		return writeJava(cert)
 	}
 	return nil
+}
+
+// writePolicy makes a browser trust a certificate (the policy CACertificates of Chromium 128 and later), if its folder
+// exists.
+func writePolicy(folder string, cert *x509.Certificate) error {
+	if _, err := os.Stat(folder); err != nil {
+		return nil
+	}
+	policy, err := json.Marshal(map[string][][]byte{"CACertificates": {cert.Raw}})
+	if err != nil {
+		return err
+	}
+	managed := filepath.Join(folder, "policies/managed")
+	return errors.Join(os.MkdirAll(managed, 0o755),
+		os.WriteFile(filepath.Join(managed, "mediator.json"), policy, 0o644)) //nolint:gosec // public
 }

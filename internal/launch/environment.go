@@ -14,7 +14,7 @@ var ProxyVariables = []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_
 // CAVariables are the variables from which common clients read trusted CAs.
 var CAVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
 	"GIT_SSL_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE", "PERL_LWP_SSL_CA_FILE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-	"npm_config_cafile"}
+	"npm_config_cafile", "PIP_CERT", "HTTPLIB2_CA_CERTS", "CARGO_HTTP_CAINFO", "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE"}
 
 // passed are the launcher's variables that an agent gets by default. Others may be secrets of the operator.
 var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM"}

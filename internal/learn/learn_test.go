@@ -78,7 +78,8 @@ mcp tools.example.org/v1/sse initialize
 mcp tools.example.org/v1/sse tools/call send-mail
 query graph.example.com/graphql viewer,issues
 query graph.example.com/graphql issues
-mutation graph.example.com/graphql addComment`
+mutation graph.example.com/graphql addComment
+fetch git.example.org/team/app.git/git-upload-pack`
 
 const knownRules = `
 actions:
@@ -107,6 +108,7 @@ egress:
   - {name: e6, match: {url: "https://mcp.example.com/mcp", mcp: {}}}
   - {name: e7, match: {url: "https://tools.example.org/v1/sse", mcp: {}}}
   - {name: e8, match: {url: "https://graph.example.com/graphql", graphql: {type: query, fields: [viewer, issues]}}}
+  - {name: e9, match: {url: "https://git.example.org/team/app.git/git-upload-pack", methods: [POST]}}
 `
 
 type traffic struct{ *rand.Rand }
@@ -137,6 +139,8 @@ func (g traffic) call(form string) ledger.Record {
 	case "mcp":
 		name, tool, _ := strings.Cut(message, " ")
 		r.Method, r.MCP = "POST", &ledger.MCPMessage{Method: name, Tool: tool}
+	case "fetch":
+		r.Method, r.Carries = "POST", "application/x-git-upload-pack-request"
 	case "query", "mutation":
 		r.Method, r.GraphQL = "POST", []ledger.Operation{{Type: method, Fields: strings.Split(message, ",")}}
 	}

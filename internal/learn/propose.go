@@ -77,7 +77,7 @@ func (p *Proposal) Reads(w Width) (rules []Rule, ok bool) {
 // read. What looks like a message to an MCP server or GraphQL may be a post to another API.
 func (p *Proposal) Asks() bool {
 	m := p.Wide[0].Match
-	return p.Post || p.Model || p.WebSocket || m.MCP != nil || m.GraphQL != nil
+	return p.Post || p.WebSocket || m.MCP != nil || m.GraphQL != nil || slices.Contains(m.Methods, http.MethodPost)
 }
 
 // maxExact bounds the rules of a narrow proposal: with more paths it is as wide as the normal one.
@@ -228,6 +228,8 @@ func propose(calls []*seen, servers map[string]map[string]string, templates map[
 		p.reads(names)
 	case dialect(r) != "":
 		p.model(r, names)
+	case fetches(r):
+		p.fetch(r, names)
 	default:
 		p.post(r, templates[calls[0].origin+" "+r.Method], names)
 	}
@@ -379,6 +381,12 @@ func (p *Proposal) post(r ledger.Record, others []string, names namer) {
 		return !alike(path, t) && t != path
 	}))
 	p.Wide = []Rule{wide}
+}
+
+func (p *Proposal) fetch(r ledger.Record, names namer) {
+	p.About = "fetches of the git repository " + p.Host + strings.TrimSuffix(r.Path, "/git-upload-pack")
+	rule := Rule{Name: names.name(p.Host, "fetch"), Match: Match{URL: p.Host + r.Path, Methods: []string{r.Method}}}
+	p.Narrow, p.Normal, p.Wide = []Rule{rule}, []Rule{rule}, []Rule{rule}
 }
 
 func (p *Proposal) model(r ledger.Record, names namer) {

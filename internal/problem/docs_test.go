@@ -48,7 +48,7 @@ A refusal over HTTP is an RFC 9457 problem (~application/problem+json~) with the
 - ~step~ is the step or part that refused, and groups the codes below.
 - ~detail~ describes this occurrence. Agents get it only for codes with an asterisk, else the title.
 - ~post~ is the ID of the record, if any, for ~mediator posts show~.
-- ~error~ repeats ~code~, and ~detail~ as ~message~, for SDKs that read nothing else.
+- ~message~ and ~error~ repeat ~code~ and ~detail~, for SDKs that read nothing else.
 
 The header ~Retry-After~ says when a later try can succeed.
 `
@@ -90,20 +90,20 @@ func wrapped(line string, most int, indent string) string {
 	return out.String()
 }
 
-// TestErrorMember: many vendors' SDKs read only {"error": {"code", "message"}}.
-func TestErrorMember(t *testing.T) {
+// TestMembersForSDKs: many vendors' SDKs read only {"message"} or {"error": {"code", "message"}}.
+func TestMembersForSDKs(t *testing.T) {
 	w := httptest.NewRecorder()
 	problem.Write(w, refusal.New("egress_denied", "no rule names it"))
 	var got struct {
-		Code, Detail string
-		Error        struct{ Code, Message string }
+		Code, Detail, Message string
+		Error                 struct{ Code, Message string }
 	}
 	check.Must(t, json.Unmarshal(w.Body.Bytes(), &got))
 	if !strings.HasSuffix(w.Body.String(), "}\n") { // a prompt after it in a terminal begins a line
 		t.Errorf("got %q", w.Body)
 	}
 	if got.Code != "egress_denied" || got.Error.Code != got.Code || got.Detail != "no rule names it" ||
-		got.Error.Message != got.Detail {
+		got.Message != got.Detail || got.Error.Message != got.Detail {
 		t.Errorf("got %s", w.Body)
 	}
 }

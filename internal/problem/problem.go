@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// ContentType is the media type of a problem document (RFC 9457 section 3).
-const ContentType = "application/problem+json"
+// ContentType is the media type of a problem document (RFC 9457 section 3). Octokit reads text only of a type with a
+// charset.
+const ContentType = "application/problem+json; charset=utf-8"
 
 // Details is one problem document.
 type Details struct {
@@ -39,7 +40,7 @@ type Details struct {
 }
 
 // brief is the member error, for SDKs of vendors: OpenAI's shows nothing else, and Stripe's takes an answer without it
-// for a success.
+// for a success. gh and Resend show only the member message.
 type brief struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -117,8 +118,9 @@ func Write(w http.ResponseWriter, err error) { DetailsOf(err).Write(w) }
 func (d Details) Write(w http.ResponseWriter) {
 	d.WriteAs(w, ContentType, struct {
 		Details
-		Error brief `json:"error"`
-	}{d, brief{d.Code, d.Detail}})
+		Message string `json:"message"`
+		Error   brief  `json:"error"`
+	}{d, d.Detail, brief{d.Code, d.Detail}})
 }
 
 // WriteAs writes document. Problem documents are never cached and never sniffed.

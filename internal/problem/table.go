@@ -70,7 +70,7 @@ var table = collect(map[string][]row{
 		{"trust_malformed", 403, operators, "The trust bundle or a pinned key is malformed",
 			"Run mediator keys certify, and pin the public root keys."},
 		{"roots_not_pinned", 403, operators, "The verifier has not pinned the root key behind this evidence",
-			"Give the public root keys with --registry and --auditor."},
+			"Give the public root keys with --registry, --auditor and --earlier."},
 		{"manifest_unknown", 403, operators, "The manifest of a record is missing",
 			"Give it by --manifest."},
 		{"evidence_malformed", 403, operators, "A record or an export is malformed or cut off",

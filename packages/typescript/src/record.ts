@@ -215,11 +215,15 @@ class Judging {
     return { ...out, log: result, ...(doubt && { logDoubt: doubt }) };
   }
 
-  /** The trust whose auditor signed the record's deployment certificate, or else today's. */
+  /** The trust whose auditor signed the record's deployment certificate. Without one, that with its manifest. Otherwise
+   * today's. */
   private async trustOf(all: Believed[], r: PostRecord): Promise<Believed> {
     const token = tokenOf(r, 'deploymentCertificate');
     if (all.length > 1) {
-      for (const t of all) if (await t.pins.signed(a.deploymentCertificate, token)) return t;
+      const { manifest = '' } = r;
+      for (const t of all) {
+        if (token === '' ? t.manifests.has(manifest) : await t.pins.signed(a.deploymentCertificate, token)) return t;
+      }
     }
     return all[0]!;
   }

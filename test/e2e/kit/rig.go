@@ -206,6 +206,7 @@ func (r *Rig) GitHub(t *testing.T) http.Handler {
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprintf(w, `{"id":%d}`, r.Posts.Add(1))
 	})
+	mux.HandleFunc("GET /favicon.ico", http.NotFound) // a browser asks
 	mux.HandleFunc("/", func(_ http.ResponseWriter, req *http.Request) {
 		t.Errorf("%s %s reached the upstream", req.Method, req.URL)
 	})

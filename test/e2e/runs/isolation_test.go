@@ -273,6 +273,7 @@ func TestConfiguredNowhere(t *testing.T) {
 	r := newRig(t)
 	url := "https://" + r.Plain() + "/repos/acme/site"
 	for _, program := range []string{"curl -sS", "wget -qO-",
+		"chromium --headless --no-sandbox --user-data-dir=/tmp/chromium --dump-dom",
 		`/usr/bin/python3 -c "import urllib.request as u, sys; print(u.urlopen(sys.argv[1]).read())"`} {
 		stdout, stderr, err := r.StartRun(t, nil, nil, `exec env -i PATH="$PATH" `+program+` "$0"`, url)
 		if err != nil || !strings.Contains(stdout, "acme") {
@@ -280,4 +281,5 @@ func TestConfiguredNowhere(t *testing.T) {
 		}
 	}
 	kit.Need(t, "wget")
+	kit.Need(t, "chromium")
 }

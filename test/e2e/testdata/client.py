@@ -6,6 +6,6 @@ body = sys.argv[4] if len(sys.argv) > 4 else None
 module = __import__(library)
 response = module.request(method, url, data=body, headers={"Content-Type": "application/json"} if body else {})
 code = ""
-if response.headers.get("Content-Type", "") == "application/problem+json":
+if response.headers.get("Content-Type", "").startswith("application/problem+json"):
     code = response.json()["code"]
 print(f"{response.status_code} {code}".strip())

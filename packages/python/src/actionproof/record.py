@@ -69,7 +69,9 @@ class Judge:
             tokens = {a["name"]: a["token"] for a in r["artifacts"]}
             certificate = tokens.get("deploymentCertificate", "")
             trusts = self._export.trusts
-            t = next((t for t in trusts if t.signed(certificate)), trusts[0])
+            manifest = r.get("manifest", "")
+            t = next((t for t in trusts if (t.signed(certificate) if certificate else manifest in t.manifests)),
+                     trusts[0])
             yield self._judge(logged, tokens, t)
 
     def _judge(self, logged: Logged, tokens: Mapping[str, str], t: Trusted) -> Judged:

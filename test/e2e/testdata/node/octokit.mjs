@@ -12,8 +12,8 @@ try {
   const response = await calls[what]();
   console.log(`${response.status}`);
 } catch (error) {
-  // Octokit hands out what is not application/json as bytes.
+  // Octokit hands out what is not application/json as text.
   const data = error.response?.data;
-  const document = data instanceof ArrayBuffer ? JSON.parse(new TextDecoder().decode(data)) : data;
+  const document = typeof data === "string" ? JSON.parse(data) : data;
   console.log(`${error.status} ${document?.code ?? error.message}`.trim());
 }
