@@ -95,8 +95,7 @@ func TestLeasedSecret(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileRenewed: an upstream refuses a secret while its lease is renewed. The next use reads another one, and
-// only the refused one is given back.
+// TestRefusedWhileRenewed: an upstream refuses a secret while its lease is renewed. The next use reads another one.
 func TestRefusedWhileRenewed(t *testing.T) {
 	var s *vault.Secret
 	var made atomic.Int64
