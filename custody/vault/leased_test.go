@@ -5,9 +5,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
 	"github.com/actionproof/mediator/test/check"
@@ -89,4 +93,31 @@ func TestLeasedSecret(t *testing.T) {
 		want := []string{"token-5", "token-5", "token-6", "token-6"}[i]
 		wantSecret(t, s, want)
 	}
+}
+
+// TestRefusedWhileRenewed: an upstream refuses a secret while its lease is renewed. The next use reads another one.
+func TestRefusedWhileRenewed(t *testing.T) {
+	var s *vault.Secret
+	var made atomic.Int64
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet:
+			made.Add(1)
+		case strings.HasPrefix(r.URL.Path, "/v1/sys/leases/renew/"):
+			s.Refused("token", "token-1")
+		}
+		fmt.Fprintf(w, `{"lease_id":"leased/creds/deploy/%d","lease_duration":600,"renewable":true,`+
+			`"data":{"token":"token-%[1]d"}}`, made.Load())
+	}))
+	t.Cleanup(api.Close)
+	c := &clock{t: time.Now()}
+	from, err := vault.NewServer(vault.Options{Address: api.URL, Log: zap.NewNop(), Now: c.now})
+	check.Must(t, err)
+	t.Cleanup(func() { _ = from.Close() })
+	s = from.Secrets(&vault.TokenFile{Path: write(t, "token")}).Secret("leased/creds/deploy", 0)
+	wantSecret(t, s, "token-1")
+	c.add(9 * time.Minute)
+	wantSecret(t, s, "token-1")
+	wantSecret(t, s, "token-2")
+	wantSecret(t, s, "token-2")
 }

@@ -171,8 +171,8 @@ func (s *Secret) Refused(field, value string) {
 }
 
 func (s *Secret) read(ctx context.Context) (Reading, error) {
-	h, ok := s.renew(ctx)
-	if !ok {
+	h, renewed := s.renew(ctx)
+	if !renewed {
 		var err error
 		if h, err = s.ask(ctx); err != nil {
 			return Reading{}, err
@@ -185,10 +185,10 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 	defer s.mu.Unlock()
 	if !s.old {
 		s.pause = 0
-	} else if id := s.held.lease.id; id != "" {
+	} else if id := s.held.lease.id; id != "" && !renewed {
 		s.session.server.background(func(ctx context.Context) { s.giveBackRefused(ctx, id) })
 	}
-	s.held, s.old = h, false
+	s.held, s.old = h, s.old && renewed // one refused while its lease was renewed is still to be read again
 	return h.Reading, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -49,8 +50,23 @@ type DB struct {
 
 // Open opens the schema in the PostgreSQL database that dsn names, or without a dsn the SQLite file at path.
 func Open(ctx context.Context, path, dsn string, s Schema) (*DB, error) {
+	return open(ctx, path, dsn, s, postgres.OpenDB)
+}
+
+// OpenExisting is [Open] for what exists, to read it: it makes neither a schema nor a file.
+func OpenExisting(ctx context.Context, path, dsn string, s Schema) (*DB, error) {
+	if dsn == "" {
+		if _, err := os.Stat(path); err != nil {
+			return nil, err
+		}
+	}
+	return open(ctx, path, dsn, s, postgres.OpenReadOnly)
+}
+
+func open(ctx context.Context, path, dsn string, s Schema,
+	inDatabase func(context.Context, string, postgres.Schema) (*postgres.DB, error)) (*DB, error) {
 	if dsn != "" {
-		d, err := postgres.OpenDB(ctx, dsn, postgres.Schema{
+		d, err := inDatabase(ctx, dsn, postgres.Schema{
 			Name: s.Name, Version: s.Version, Statements: inPostgres.Replace(s.Tables), Forgets: s.Forgets,
 		})
 		if err != nil {

@@ -17,3 +17,6 @@ func New(text string) Pattern {
 
 // MatchString reports whether s contains a match.
 func (p Pattern) MatchString(s string) bool { return p().MatchString(s) }
+
+// String returns the text of the pattern.
+func (p Pattern) String() string { return p().String() }

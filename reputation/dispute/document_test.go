@@ -39,6 +39,15 @@ func whole(kind string) map[string]any {
 		"challenge_type": "general", "evidence": "look", "timestamp": begin, "signature": "x"}
 }
 
+func TestRefusalShowsTheForm(t *testing.T) {
+	document := whole("signal")
+	document["signal_id"] = "-a"
+	raw, err := json.Marshal(document)
+	check.Must(t, err)
+	_, err = parse("signal", raw)
+	check.WantCode(t, err, "statement_malformed", "has a signal_id that does not match ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
+}
+
 func TestSchemasAndParsersAgree(t *testing.T) {
 	many := func(n int) (all []any) {
 		for i := range n {

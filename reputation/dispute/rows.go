@@ -22,7 +22,7 @@ type Rows interface {
 	// Queued returns rows of a queue that are due, the earliest first, at most most. Rows that were put meanwhile may be
 	// missing, or have left the queue.
 	Queued(queue string, until int64, most int) ([]Waiting, error)
-	// Since returns the ids of at least all rows with a later At.
+	// Since returns the ids of the rows with a later At, and no others: a replay has other transactions.
 	Since(at int64) (ids []string, err error)
 }
 

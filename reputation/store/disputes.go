@@ -145,18 +145,25 @@ func (t *Turn) Row(id string, v any) (found bool, err error) {
 
 // Fetch reads rows that are needed soon, which costs less than one after the other.
 func (t *Turn) Fetch(ids ...string) error {
-	var missing []string
+	missing := make(map[string]bool)
 	for _, id := range ids {
 		if _, ok := t.put[id]; !ok && db.Storable(id) {
-			t.put[id] = kept{} // unless there is one
-			missing = append(missing, id)
+			missing[id] = true
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	list, argument := t.db.List(missing)
-	return t.read(` WHERE id IN `+list, argument)
+	list, argument := t.db.List(slices.Collect(maps.Keys(missing)))
+	if err := t.read(` WHERE id IN `+list, argument); err != nil {
+		return err // another call of the turn must not find that they are not there
+	}
+	for id := range missing {
+		if _, ok := t.put[id]; !ok {
+			t.put[id] = kept{}
+		}
+	}
+	return nil
 }
 
 func (t *Turn) read(where string, args ...any) error {
@@ -176,8 +183,9 @@ func (t *Turn) Put(r dispute.Row) error {
 // Since implements [dispute.Rows].
 func (t *Turn) Since(at int64) ([]string, error) {
 	ids, err := t.state.Since(at)
+	ids = slices.DeleteFunc(ids, func(id string) bool { return t.put[id].ID != "" })
 	for id, r := range t.put {
-		if r.At > at && !slices.Contains(ids, id) {
+		if r.ID != "" && r.At > at {
 			ids = append(ids, id)
 		}
 	}

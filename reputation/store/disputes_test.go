@@ -1,8 +1,10 @@
 package store_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -116,4 +118,45 @@ func TestTurnsAtOnce(t *testing.T) {
 		must(t, err)
 		check.WantEqual(t, []int{len(steps), len(entries)}, []int{24, 24})
 	})
+}
+
+// A replay has other transactions than the log had, and finds the same rows.
+func TestSinceInTurn(t *testing.T) {
+	each(t, func(t *testing.T, s, _ *store.Store) {
+		ctx := t.Context()
+		must(t, s.Turn(ctx, func(turn *store.Turn) error {
+			add(t, turn, 7)
+			return nil
+		}))
+		must(t, s.Turn(ctx, func(turn *store.Turn) error {
+			must(t, errors.Join(turn.Put(dispute.Row{Waiting: dispute.Waiting{ID: "w7"}, Value: "here", At: 3}),
+				turn.Put(dispute.Row{Waiting: dispute.Waiting{ID: "w8"}, Value: "here", At: 6})))
+			late, err := turn.Since(5)
+			slices.Sort(late)
+			check.WantEqual(t, late, []string{"agent/" + agent, "log", "w8"})
+			return err
+		}))
+	})
+}
+
+// A row that could not be read is not missing.
+func TestFetchFails(t *testing.T) {
+	s := opened(t)(store.Open(t.Context(), filepath.Join(t.TempDir(), "reputation.db"), ""))
+	must(t, s.Turn(t.Context(), func(turn *store.Turn) error {
+		add(t, turn, 7)
+		return nil
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.Turn(ctx, func(turn *store.Turn) error {
+		cancel()
+		if err := turn.Fetch("w7"); err == nil {
+			t.Error("a cancelled reading succeeds")
+		}
+		found, err := turn.Row("w7", new(string))
+		if found {
+			t.Error("it was read")
+		}
+		return err
+	})
+	check.WantCode(t, err, "ledger_unavailable", "read the state of the log of disputes")
 }

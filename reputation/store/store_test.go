@@ -465,3 +465,29 @@ func TestClosed(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenExisting: a reader of a wrong path or database makes no empty store there, and changes none in a database.
+func TestOpenExisting(t *testing.T) {
+	path, dsn := filepath.Join(t.TempDir(), "reputation.db"), pgtest.Database(t)
+	for range 2 { // the first makes none
+		for _, at := range [][2]string{{path, ""}, {"", dsn}} {
+			if s, err := store.OpenExisting(t.Context(), at[0], at[1]); err == nil {
+				t.Errorf("there is a store in %v", at)
+				must(t, s.Close())
+			}
+		}
+	}
+	for _, at := range [][2]string{{path, ""}, {"", dsn}} {
+		made, err := store.Open(t.Context(), at[0], at[1])
+		must(t, err)
+		must(t, made.Close())
+		opened(t)(store.OpenExisting(t.Context(), at[0], at[1]))
+	}
+	s := opened(t)(store.OpenExisting(t.Context(), "", dsn))
+	if err := s.Turn(t.Context(), func(turn *store.Turn) error {
+		add(t, turn, 1)
+		return nil
+	}); err == nil {
+		t.Error("it was changed")
+	}
+}

@@ -22,7 +22,10 @@ func Audit() *cobra.Command {
 		Args:    cli.NoArgs,
 		Example: "  mediator reputation audit --config reputation.yaml",
 		Long: `Replays the log into a temporary file, and compares each row of the state that the node keeps beside the log. Stop
-the node and its replicas before, or restore a backup elsewhere.`,
+the node and its replicas before, or restore a backup elsewhere.
+
+It compares nothing else: neither the log with checkpoints that others hold, nor the logs of agents, the receipts and
+the signed documents.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			of, err := config.LoadReputation(path)
 			if err != nil {

@@ -151,9 +151,14 @@ func (p *process) Open(ctx context.Context) (err error) {
 	return nil
 }
 
-// OpenStore opens the store of a node.
+// OpenStore opens the store of a node to read it. It fails if there is none.
 func OpenStore(ctx context.Context, c *config.Reputation) (*store.Store, error) {
-	s, err := store.Open(ctx, filepath.Join(c.State, storeFile), c.StoreDSN)
+	return openStore(ctx, c, store.OpenExisting)
+}
+
+func openStore(ctx context.Context, c *config.Reputation,
+	how func(ctx context.Context, path, dsn string) (*store.Store, error)) (*store.Store, error) {
+	s, err := how(ctx, filepath.Join(c.State, storeFile), c.StoreDSN)
 	if err != nil {
 		return nil, fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
@@ -162,7 +167,7 @@ func OpenStore(ctx context.Context, c *config.Reputation) (*store.Store, error) 
 
 func (p *process) openService(ctx context.Context) (err error) {
 	c := p.config
-	if p.store, err = OpenStore(ctx, c); err != nil {
+	if p.store, err = openStore(ctx, c, store.Open); err != nil {
 		return err
 	}
 	if p.disputes != nil {
