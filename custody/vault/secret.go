@@ -171,8 +171,8 @@ func (s *Secret) Refused(field, value string) {
 }
 
 func (s *Secret) read(ctx context.Context) (Reading, error) {
-	h, ok := s.renew(ctx)
-	if !ok {
+	h, renewed := s.renew(ctx)
+	if !renewed {
 		var err error
 		if h, err = s.ask(ctx); err != nil {
 			return Reading{}, err
@@ -183,12 +183,17 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.old {
+	id := s.held.lease.id
+	s.held = h
+	switch {
+	case !s.old:
 		s.pause = 0
-	} else if id := s.held.lease.id; id != "" {
-		s.session.server.background(func(ctx context.Context) { s.giveBackRefused(ctx, id) })
+	case !renewed: // else it was refused meanwhile, and the next use replaces it
+		s.old = false
+		if id != "" {
+			s.session.server.background(func(ctx context.Context) { s.giveBackRefused(ctx, id) })
+		}
 	}
-	s.held, s.old = h, false
 	return h.Reading, nil
 }
 
@@ -258,8 +263,8 @@ func (s *Secret) ask(ctx context.Context) (held, error) {
 	return h, nil
 }
 
-// giveBackRefused revokes the lease of a refused secret once no call still uses it: an agent that finds a call which
-// always gets 401 must not have Vault make more and more users of a database.
+// giveBackRefused revokes the lease of a refused secret, after the time in which calls on their way still send it: an
+// agent that finds a call which always gets 401 must not have Vault make more and more users of a database.
 func (s *Secret) giveBackRefused(ctx context.Context, id string) {
 	select {
 	case <-ctx.Done():
