@@ -20,7 +20,7 @@ const tail = 4 * ledger.MaxExport
 
 // File is a file of lines. Others may rename it away at any time: the next record makes a new one. After a crash it
 // finds the records that it wrote, but did not report as exported, at the end of the file or of the last one with a
-// record that was renamed. It is not safe for concurrent use.
+// line that was renamed. It is not safe for concurrent use.
 type File struct {
 	path   string
 	format Format
@@ -97,8 +97,7 @@ func (d *File) trim() error {
 	return d.f.Truncate(info.Size() - int64(len(end)-whole))
 }
 
-// recall notes the last records of this file, and of the last one with a record beside it whose name begins with its
-// name.
+// recall notes the last records of this file, and of the last one with a line beside it whose name begins with its name.
 func (d *File) recall() error {
 	d.found, d.wrote = make(map[string]bool), make(map[string]bool)
 	if _, err := d.recallOf(d.f); err != nil {
@@ -131,16 +130,14 @@ func (d *File) recall() error {
 	return nil
 }
 
-// recallOf reports whether a file has any record.
+// recallOf reports whether a file has a whole line: the files before a compressed one are compressed too, and many.
 func (d *File) recallOf(f *os.File) (has bool, err error) {
 	end, err := readTail(f)
 	lines := slices.Collect(bytes.Lines(end))
 	for _, line := range lines[max(0, len(lines)-2*batch):] {
-		if id := idOf(line); id != "" {
-			d.found[id], has = true, true
-		}
+		d.found[idOf(line)] = true
 	}
-	return has, err
+	return bytes.Contains(end, []byte("\n")), err
 }
 
 func (d *File) append(records []ledger.Export) error {
