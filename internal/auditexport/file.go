@@ -97,7 +97,8 @@ func (d *File) trim() error {
 	return d.f.Truncate(info.Size() - int64(len(end)-whole))
 }
 
-// recall notes the last records of this file, and of the last one with a line beside it whose name begins with its name.
+// recall notes the last records of this file, and of the last one with a line beside it whose name begins with this
+// one's.
 func (d *File) recall() error {
 	d.found, d.wrote = make(map[string]bool), make(map[string]bool)
 	if _, err := d.recallOf(d.f); err != nil {

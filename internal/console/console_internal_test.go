@@ -321,7 +321,8 @@ func TestSlowForms(t *testing.T) {
 		slow = append(slow, c)
 	}
 	said := ""
-	for began := time.Now(); said != "HTTP/1.1 200 OK\r" && time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); said != "HTTP/1.1 200 OK\r" && time.Since(began) < time.Minute; {
+		time.Sleep(50 * time.Millisecond)
 		_, said = ask("GET /login HTTP/1.1\r\nHost: %s\r\n\r\n")
 	}
 	left, _ := io.ReadAll(slow[0])
