@@ -185,6 +185,7 @@ func TestStalledAnswerKeepsNoTurn(t *testing.T) {
 	for ctx == nil || ctx.Err() != nil { // again if they have ended before they were looked at
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(t.Context())
+		t.Cleanup(cancel)
 		for range 2 {
 			calls.Go(func() {
 				defer cancel()
