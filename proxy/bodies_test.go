@@ -181,14 +181,19 @@ func TestStalledAnswerKeepsNoTurn(t *testing.T) {
 	calls.Go(func() { serve(first, askModel) })
 	<-first.offered
 	long := strings.Repeat("x", 80<<10)
-	ctx, cancel := context.WithCancel(t.Context())
-	for range 2 {
-		calls.Go(func() {
-			defer cancel()
-			serve(httptest.NewRecorder(), strings.Replace(askModel, secretText, long, 1))
-		})
+	var ctx context.Context
+	for ctx == nil || ctx.Err() != nil { // again if they have ended before they were looked at
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		for range 2 {
+			calls.Go(func() {
+				defer cancel()
+				serve(httptest.NewRecorder(), strings.Replace(askModel, secretText, long, 1))
+			})
+		}
+		time.Sleep(100 * time.Millisecond) // both wait for the first now
 	}
-	time.Sleep(100 * time.Millisecond) // both wait for the first now
 	done, err := r.pipeline.bodies.Turn(ctx, "other", len(long))
 	if err != nil {
 		t.Fatalf("another session gets no turn while they wait: %v", err)

@@ -103,8 +103,8 @@ path "sys/leases/revoke/database/creds/reports/*" { capabilities = ["update"] }
 	}
 
 	core, logged := observer.New(zap.WarnLevel)
-	denied := open(t, vault.Options{Now: c.now, Log: zap.New(core)}).Secrets(&vault.TokenFile{Path: write(t, server.TokenFor(t, "database-2",
-		may, time.Hour))}).Secret("database/creds/reports", 0)
+	denied := open(t, vault.Options{Now: c.now, Log: zap.New(core)}).Secrets(&vault.TokenFile{Path: write(t,
+		server.TokenFor(t, "database-2", may, time.Hour))}).Secret("database/creds/reports", 0)
 	s = denied
 	before = user()
 	c.add(110 * time.Second)

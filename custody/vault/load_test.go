@@ -107,6 +107,14 @@ func (c *countingVault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(time.Minute)
 		c.mu.Lock()
 		data["secret_id"] = "secret"
+	case "database/creds/reports", "sys/leases/renew/database/creds/reports/1":
+		token := fmt.Sprint(c.asked["database/creds/reports"])
+		if what != "database/creds/reports" {
+			time.Sleep(time.Second)
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"lease_id": "database/creds/reports/" + token, "lease_duration": 100,
+			"renewable": true, "data": map[string]any{"token": token}})
+		return
 	case "auth/token/lookup-self":
 		data = map[string]any{"policies": []string{"mediator-role"}, "ttl": 3600}
 	}
@@ -215,6 +223,31 @@ func TestSlowLogin(t *testing.T) {
 		}
 		if asked := c.taken(); err != nil || asked["auth/approle/login"] != 1 {
 			t.Errorf("%v, %v", err, asked)
+		}
+	})
+}
+
+// TestRefusedLease: a refused secret's lease is given back a minute after it was replaced, not while it is in use.
+func TestRefusedLease(t *testing.T) {
+	token := write(t, "token")
+	synctest.Test(t, func(t *testing.T) {
+		c, server := newCountingVault(t)
+		s := server.Secrets(&vault.TokenFile{Path: token}).Secret("database/creds/reports", 0)
+		wantSecret(t, s, "1")
+		time.Sleep(95 * time.Second)
+		var renewal sync.WaitGroup
+		renewal.Go(func() { wantSecret(t, s, "1") })
+		time.Sleep(time.Second / 2)
+		s.Refused("token", "1") // while it is renewed
+		renewal.Wait()
+		wantSecret(t, s, "2")
+		for wait, revoked := range []int{0, 1, 0} {
+			time.Sleep([]time.Duration{vault.MaxHeld - time.Second, 2 * time.Second, 10 * time.Second}[wait])
+			asked := c.taken()
+			if asked["sys/leases/revoke/database/creds/reports/1"] != revoked ||
+				asked["sys/leases/revoke/database/creds/reports/2"] != 0 {
+				t.Errorf("%v", asked)
+			}
 		}
 	})
 }

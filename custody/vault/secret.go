@@ -183,9 +183,10 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	id := s.held.lease.id
 	if !s.old {
 		s.pause = 0
-	} else if id := s.held.lease.id; id != "" && !renewed {
+	} else if id != "" && !renewed {
 		s.session.server.background(func(ctx context.Context) { s.giveBackRefused(ctx, id) })
 	}
 	s.held, s.old = h, s.old && renewed // one refused while its lease was renewed is still to be read again
@@ -258,8 +259,8 @@ func (s *Secret) ask(ctx context.Context) (held, error) {
 	return h, nil
 }
 
-// giveBackRefused revokes the lease of a refused secret once no call still uses it: an agent that finds a call which
-// always gets 401 must not have Vault make more and more users of a database.
+// giveBackRefused revokes the lease of a refused secret, after the time in which calls on their way still send it: an
+// agent that finds a call which always gets 401 must not have Vault make more and more users of a database.
 func (s *Secret) giveBackRefused(ctx context.Context, id string) {
 	select {
 	case <-ctx.Done():

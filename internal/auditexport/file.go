@@ -19,8 +19,8 @@ import (
 const tail = 4 * ledger.MaxExport
 
 // File is a file of lines. Others may rename it away at any time: the next record makes a new one. After a crash it
-// finds the records that it wrote, but did not report as exported, at the end of the file or of the last one with a
-// record that was renamed. It is not safe for concurrent use.
+// finds the records that it wrote, but did not report as exported, at the end of the file or of the last ones that were
+// renamed. It is not safe for concurrent use.
 type File struct {
 	path   string
 	format Format
@@ -97,8 +97,8 @@ func (d *File) trim() error {
 	return d.f.Truncate(info.Size() - int64(len(end)-whole))
 }
 
-// recall notes the last records of this file, and of the last one with a record beside it whose name begins with its
-// name.
+// recall notes the last records of this file, and those of the last files beside it whose names begin with its name: as
+// many as a batch has.
 func (d *File) recall() error {
 	d.found, d.wrote = make(map[string]bool), make(map[string]bool)
 	if _, err := d.recallOf(d.f); err != nil {
@@ -118,29 +118,34 @@ func (d *File) recall() error {
 		}
 	}
 	slices.SortFunc(others, func(a, b os.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+	seen := 0
 	for _, info := range others {
 		f, err := os.OpenFile(filepath.Join(filepath.Dir(d.path), info.Name()), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 		if err != nil {
 			return err
 		}
-		has, err := d.recallOf(f)
-		if err = errors.Join(err, f.Close()); has || err != nil {
+		lines, err := d.recallOf(f)
+		if err = errors.Join(err, f.Close()); err != nil {
 			return err
+		}
+		if seen += lines; seen >= batch || lines > 0 && d.found[""] {
+			return nil
 		}
 	}
 	return nil
 }
 
-// recallOf reports whether a file has any record.
-func (d *File) recallOf(f *os.File) (has bool, err error) {
+// recallOf returns the number of lines that it has seen. One without an id is of a compressed file, and all files before
+// that are compressed too.
+func (d *File) recallOf(f *os.File) (seen int, err error) {
 	end, err := readTail(f)
 	lines := slices.Collect(bytes.Lines(end))
 	for _, line := range lines[max(0, len(lines)-2*batch):] {
-		if id := idOf(line); id != "" {
-			d.found[id], has = true, true
+		if bytes.HasSuffix(line, []byte("\n")) {
+			d.found[idOf(line)] = true
 		}
 	}
-	return has, err
+	return bytes.Count(end, []byte("\n")), err
 }
 
 func (d *File) append(records []ledger.Export) error {

@@ -235,6 +235,16 @@ func TestFile(t *testing.T) {
 		os.Rename(path, path+".3"), write(f, "f", "g"), f.Close())
 	check.WantEqual(t, strings.Join(ids(t, path), " "), "g")
 
+	f = auditexport.NewFile(path, auditexport.Formats["json"]) // after two crashes, and two rotations
+	check.Must(t, os.Rename(path, path+".6"), write(f, "h"), f.Close(), os.Rename(path, path+".7"), write(f, "g", "h"),
+		f.Close())
+	check.WantEqual(t, strings.Join(ids(t, path), " "), "")
+
+	f = auditexport.NewFile(path, auditexport.Formats["json"]) // beside compressed files, which are not searched
+	check.Must(t, os.Rename(path, path+".4"), os.WriteFile(path+".5.gz", []byte("\x1f\x8b\n"), 0o600), write(f, "g"),
+		f.Close())
+	check.WantEqual(t, strings.Join(ids(t, path), " "), "g")
+
 	full := auditexport.NewFile("/dev/full", auditexport.Formats["json"])
 	if err := write(full, "a"); err == nil {
 		t.Error("a full disk takes records")

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -320,11 +321,65 @@ func TestSlowForms(t *testing.T) {
 		slow = append(slow, c)
 	}
 	said := ""
-	for began := time.Now(); said != "HTTP/1.1 200 OK\r" && time.Since(began) < time.Minute; time.Sleep(50 * time.Millisecond) {
+	for began := time.Now(); said != "HTTP/1.1 200 OK\r" && time.Since(began) < time.Minute; {
+		time.Sleep(50 * time.Millisecond)
 		_, said = ask("GET /login HTTP/1.1\r\nHost: %s\r\n\r\n")
 	}
 	left, _ := io.ReadAll(slow[0])
 	if said != "HTTP/1.1 200 OK\r" || strings.Contains(string(left), "403") {
 		t.Errorf("%q, and the oldest form had its whole time: %q", said, left)
 	}
+}
+
+// pipe is a listener for a connection within the process.
+type pipe struct {
+	conns chan net.Conn
+	ended chan struct{}
+}
+
+func (p pipe) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipe) Close() error {
+	close(p.ended)
+	return nil
+}
+
+func (p pipe) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestLivePageStays: a page gets news on one connection for longer than other requests may take.
+func TestLivePageStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsking(t, "http://a.localhost:1")
+		a.enter(t)
+		pages := make(map[chan struct{}]bool)
+		a.live.pages, a.live.stop = pages, func() {} // as if it followed a sidecar's calls
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		l := pipe{make(chan net.Conn), make(chan struct{})}
+		go func() { served <- daemon.Serve(ctx, l, a.Server, browserLimits, time.Second, a.Log) }()
+		browser, server := net.Pipe()
+		l.conns <- server
+		_, err := fmt.Fprintf(browser, "GET /live HTTP/1.1\r\nHost: %s\r\nCookie: %s\r\n\r\n", a.URL.Host, a.cookie)
+		check.Must(t, err)
+		said := bufio.NewScanner(browser)
+		for wanted := range 3 {
+			want := []string{"retry: 3000", "event: changed", "event: changed"}[wanted]
+			for said.Scan() && said.Text() != want {
+			}
+			check.WantEqual(t, said.Text(), want)
+			time.Sleep(3 * answerTime)
+			for changed := range pages {
+				changed <- struct{}{}
+			}
+		}
+		cancel()
+		check.Must(t, <-served, browser.Close())
+	})
 }

@@ -327,8 +327,11 @@ func TestFailedLogins(t *testing.T) {
 	p := newIDP(t)
 	p.fails = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }
 	a := p.team(t)
+	began := time.Now()
 	for range 3 * flood.Lines {
 		check.WantEqual(t, a.back(t, a.leave(t, p, "")), "console_login_failed")
 	}
-	check.WantEqual(t, a.logged.Len(), flood.Lines)
+	if n := a.logged.Len(); n != flood.Lines && time.Since(began) < flood.Window {
+		t.Errorf("%d lines", n)
+	}
 }

@@ -73,7 +73,6 @@ var elsewhere = []crash{
 	unknown(crash{at: "half its answer", sent: 1}),
 	unknown(crash{points: []string{"relayed"}, sent: 1}),
 	unknown(crash{points: []string{"left"}, sent: 1}),
-	{process: "serve", points: []string{"recorded"}, sent: 1, state: ledger.StateForwarded},
 }
 
 func unknown(c crash) crash {
