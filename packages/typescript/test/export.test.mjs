@@ -13,7 +13,8 @@ const root = async (kid) => {
 test('a record has known members, and times of days that exist', async () => {
   const roots = { registry: await root('registry'), auditor: await root('auditor') };
   const read = (started, more = {}) => readExport(utf8([{ 'actionproof-evidence': { version: 1 } }, { roots },
-    { record: { id: 'p', flow: 'post', state: 'forwarded', started, artifacts: [{ name: 'grant', token: 'x' }], ...more } },
+    { record: { id: 'p', flow: 'post', state: 'forwarded', started, artifacts: [{ name: 'grant', token: 'x' }],
+      ...more } },
     { end: { records: 1 } }].map((line) => `${JSON.stringify(line)}\n`).join('')));
   assert.equal((await read('2028-02-29T01:02:03.50+02:00')).records[0].record.started, '2028-02-29T01:02:03.5+02:00');
   await assert.rejects(read('2026-02-30T00:00:00Z'), { code: 'evidence_malformed' });

@@ -12,7 +12,8 @@ import (
 )
 
 func TestDialIsRefused(t *testing.T) {
-	for _, kind := range []string{problem.ContentType, "application/problem+json", "Application/Problem+JSON;charset=UTF-8"} {
+	for _, kind := range []string{problem.ContentType, "application/problem+json",
+		"Application/Problem+JSON;charset=UTF-8"} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			d := problem.ForAgent(refusal.New("target_mismatch", "the verification has another name than %q", r.Host), "")
 			d.WriteAs(w, kind, d)
