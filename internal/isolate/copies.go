@@ -57,7 +57,7 @@ func coverFile(name string, content []byte) error {
 // coverFolder mounts a copy over a folder of public files and links, if it exists.
 func coverFolder(name, own string) error {
 	from, err := os.OpenRoot(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) { // the agent could not read it either
 		return nil
 	}
 	if err != nil {
@@ -73,6 +73,9 @@ func coverFolder(name, own string) error {
 	}
 	defer to.Close()
 	err = fs.WalkDir(from.FS(), ".", func(at string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrPermission) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -88,7 +91,7 @@ func coverFolder(name, own string) error {
 		case 0:
 			raw, err := from.ReadFile(at)
 			if errors.Is(err, fs.ErrPermission) {
-				return nil // the agent could not read it either
+				return nil
 			}
 			if err != nil {
 				return err

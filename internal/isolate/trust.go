@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // A place has its own copy of the machine's certificate stores, to which pid 1 adds the interception CA. So programs
@@ -35,7 +39,7 @@ func ownTrust() error {
 		return err
 	}
 	for _, name := range policies {
-		if err := coverFolder(name, filepath.Join(copies, filepath.Base(name))); err != nil {
+		if err := coverFolder(name, ownPolicies(name)); err != nil {
 			return err
 		}
 	}
@@ -69,6 +73,7 @@ func trust(ca []byte) error {
 	if len(ca) == 0 {
 		return nil
 	}
+	defer unix.Umask(unix.Umask(0o022)) // the agent reads what is made here
 	block, _ := pem.Decode(ca)
 	if block == nil {
 		return errors.New("the file of the interception CA holds no certificate")
@@ -103,17 +108,28 @@ func trust(ca []byte) error {
 	return nil
 }
 
+// ownPolicies is the copy of a folder of policies.
+func ownPolicies(folder string) string { return filepath.Join(copies, filepath.Base(folder)) }
+
 // writePolicy makes a browser trust a certificate (the policy CACertificates of Chromium 128 and later), if its folder
-// exists.
+// has a copy. A link that leads out of the copy is not followed: it could lead to a file of the machine.
 func writePolicy(folder string, cert *x509.Certificate) error {
-	if _, err := os.Stat(folder); err != nil {
+	own, err := os.OpenRoot(ownPolicies(folder))
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
+	defer own.Close()
 	policy, err := json.Marshal(map[string][][]byte{"CACertificates": {cert.Raw}})
 	if err != nil {
 		return err
 	}
-	managed := filepath.Join(folder, "policies/managed")
-	return errors.Join(os.MkdirAll(managed, 0o755),
-		os.WriteFile(filepath.Join(managed, "mediator.json"), policy, 0o644)) //nolint:gosec // public
+	const managed = "policies/managed"
+	err = errors.Join(own.MkdirAll(managed, 0o755), own.WriteFile(managed+"/mediator.json", policy, 0o644))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "mediator: a browser with policies in %s may not trust the mediator's CA: %v\n", folder, err)
+	}
+	return nil
 }

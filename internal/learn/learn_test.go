@@ -347,6 +347,28 @@ func TestCarried(t *testing.T) {
 	}
 }
 
+// TestFetches wants one proposal for each git repository, apart from other posts to the same address.
+func TestFetches(t *testing.T) {
+	calls := learn.New(judge(rulesOf(t, []byte("{}"))))
+	for _, call := range []string{"/12345/git-upload-pack", "/67890/git-upload-pack", "/12345/git-upload-pack json"} {
+		path, other, _ := strings.Cut(call, " ")
+		r := ledger.Record{Session: "s", Scheme: "https", Host: "a.test:443", Method: "POST", Path: path,
+			Carries: "application/x-git-upload-pack-request"}
+		if other != "" {
+			r.Carries = ""
+		}
+		calls.Add(r)
+	}
+	var got []string
+	for _, p := range calls.Propose(nil) {
+		got = append(got, fmt.Sprint(p.Post, " ", strings.TrimPrefix(p.Normal[0].Match.URL, "https://a.test")))
+	}
+	want := []string{"true /{id}/git-upload-pack", "false /12345/git-upload-pack", "false /67890/git-upload-pack"}
+	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("got %q", got)
+	}
+}
+
 // FuzzPropose wants correct rules that allow the call, whatever an agent called.
 func FuzzPropose(f *testing.F) {
 	f.Add("GET", "a.test:443", "/users/1", "", "")

@@ -155,6 +155,8 @@ func (s *seen) group(server bool) string {
 		return strings.Join([]string{s.origin, "4", r.Path, fmt.Sprint(mutates(r))}, "\x00")
 	case match.IsRead(r.Method):
 		return strings.Join([]string{s.origin, "0", template(r.Path)}, "\x00")
+	case fetches(r):
+		return strings.Join([]string{s.origin, "5", r.Path}, "\x00")
 	}
 	return strings.Join([]string{s.origin, "1", template(r.Path), r.Method}, "\x00")
 }
@@ -384,7 +386,8 @@ func (p *Proposal) post(r ledger.Record, others []string, names namer) {
 }
 
 func (p *Proposal) fetch(r ledger.Record, names namer) {
-	p.About = "fetches of the git repository " + p.Host + strings.TrimSuffix(r.Path, "/git-upload-pack")
+	p.About = fmt.Sprintf("fetches of the git repository %s%s, by POST with a body that passes unread", p.Host,
+		strings.TrimSuffix(r.Path, "/git-upload-pack"))
 	rule := Rule{Name: names.name(p.Host, "fetch"), Match: Match{URL: p.Host + r.Path, Methods: []string{r.Method}}}
 	p.Narrow, p.Normal, p.Wide = []Rule{rule}, []Rule{rule}, []Rule{rule}
 }

@@ -7,14 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 )
 
-// ContentType is the media type of a problem document (RFC 9457 section 3). Octokit reads text only of a type with a
-// charset.
-const ContentType = "application/problem+json; charset=utf-8"
+const mediaType = "application/problem+json" // RFC 9457 section 3
+
+// ContentType is the header of a problem document. Octokit reads text only of a type with a charset.
+const ContentType = mediaType + "; charset=utf-8"
+
+// Is reports whether a response is a problem document, of any charset: other programs write none.
+func Is(h http.Header) bool {
+	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	return kind == mediaType
+}
 
 // Details is one problem document.
 type Details struct {

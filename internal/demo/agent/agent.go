@@ -91,7 +91,7 @@ func (c Call) send(ctx context.Context, header http.Header) (trial.Answer, error
 	r := trial.Answer{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}
 	var d problem.Details
 	switch {
-	case resp.Header.Get("Content-Type") == problem.ContentType && json.Unmarshal(raw, &d) == nil:
+	case problem.Is(resp.Header) && json.Unmarshal(raw, &d) == nil:
 		r.Code, r.Detail = d.Code, d.Detail
 	case resp.Request.URL.Hostname() == proxy.InternalHost:
 		var said struct{ Record, Receipt string }

@@ -254,7 +254,9 @@ function normal(form: Form, value: Json | undefined): Json {
     const given = missing ? {} : value;
     if (typeof given !== 'object' || given === null || Array.isArray(given)) return wrong('an object');
     const out: Members = {};
-    for (const name of Object.keys(given)) if (!(name in form) && !(`${name}?` in form)) wrong(`known: ${name}`);
+    for (const name of Object.keys(given)) {
+      if (!Object.hasOwn(form, name) && !Object.hasOwn(form, `${name}?`)) wrong(`known: ${name}`);
+    }
     for (const [named, inner] of Object.entries(form)) {
       const optional = named.endsWith('?');
       const name = optional ? named.slice(0, -1) : named;

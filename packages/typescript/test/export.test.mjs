@@ -10,11 +10,15 @@ const root = async (kid) => {
   return { kty: 'OKP', crv: 'Ed25519', kid, x };
 };
 
-test('a time is of a day that exists', async () => {
+test('a record has known members, and times of days that exist', async () => {
   const roots = { registry: await root('registry'), auditor: await root('auditor') };
-  const read = (started) => readExport(utf8([{ 'actionproof-evidence': { version: 1 } }, { roots },
-    { record: { id: 'p', flow: 'post', state: 'forwarded', started, artifacts: [{ name: 'grant', token: 'x' }] } },
+  const read = (started, more = {}) => readExport(utf8([{ 'actionproof-evidence': { version: 1 } }, { roots },
+    { record: { id: 'p', flow: 'post', state: 'forwarded', started, artifacts: [{ name: 'grant', token: 'x' }],
+      ...more } },
     { end: { records: 1 } }].map((line) => `${JSON.stringify(line)}\n`).join('')));
   assert.equal((await read('2028-02-29T01:02:03.50+02:00')).records[0].record.started, '2028-02-29T01:02:03.5+02:00');
   await assert.rejects(read('2026-02-30T00:00:00Z'), { code: 'evidence_malformed' });
+  for (const name of ['constructor', '__proto__']) { // which every object has
+    await assert.rejects(read('2028-02-29T01:02:03Z', { [name]: 1 }), { code: 'evidence_malformed' });
+  }
 });

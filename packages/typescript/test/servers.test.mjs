@@ -20,6 +20,7 @@ let kit;
 before(async () => {
   const npm = (...args) => execFileSync('npm', args, { cwd: project, stdio: ['ignore', 'pipe', 'inherit'],
     encoding: 'utf8' });
+  writeFileSync(join(project, 'package.json'), '{}'); // else npm would look for one in the folders above
   const packed = npm('pack', home, '--silent', '--ignore-scripts').trim().split('\n').at(-1);
   npm('install', '--offline', '--no-audit', '--no-fund', `./${packed}`);
   for (const name of ['express', 'fastify', 'hono', '@hono']) {

@@ -54,7 +54,7 @@ type refusing struct{ next http.RoundTripper }
 // RoundTrip implements [http.RoundTripper].
 func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
-	if err != nil || resp.StatusCode < http.StatusBadRequest || resp.Header.Get("Content-Type") != problem.ContentType {
+	if err != nil || resp.StatusCode < http.StatusBadRequest || !problem.Is(resp.Header) {
 		return resp, err
 	}
 	defer resp.Body.Close()

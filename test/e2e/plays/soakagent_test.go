@@ -162,7 +162,7 @@ func (a *soakAgent) call(method, kind string, body io.Reader, patience int) {
 	defer resp.Body.Close()
 	read := answer{path: path, again: method == http.MethodGet, status: resp.StatusCode,
 		post: resp.Header.Get("ActionProof-Post")}
-	if resp.Header.Get("Content-Type") == problem.ContentType {
+	if problem.Is(resp.Header) {
 		var d problem.Details
 		if err := json.NewDecoder(resp.Body).Decode(&d); err != nil {
 			a.ended(err, time.Since(began))

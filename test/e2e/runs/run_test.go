@@ -262,7 +262,17 @@ func operatorsShells(t *testing.T, r *kit.Rig) {
 		"in /dev/shm":             {in("/dev/shm"), "ls /dev/shm >/dev/null && echo there", "there"},
 		"among the terminals":     {in("/dev/pts"), "pwd", isolate.Home},
 		"with a strict umask": {
-			func(c *exec.Cmd) { inShell(t, c, "umask 077") }, "head -1 " + isolate.CAFile, "-----BEGIN CERTIFICATE-----",
+			func(c *exec.Cmd) { inShell(t, c, "umask 077") },
+			`test -z "$(find /etc/ssl/certs /etc/chromium -type f ! -readable)" && head -1 ` + isolate.CAFile,
+			"-----BEGIN CERTIFICATE-----",
+		},
+		"with browser policies that others cannot read, or that are elsewhere": {
+			func(c *exec.Cmd) {
+				c.SysProcAttr.Unshareflags |= syscall.CLONE_NEWNS
+				inShell(t, c, `mount -t tmpfs x /etc/opt
+(cd /etc/opt; mkdir -p chrome chrome_for_testing/policies; mkdir -m 700 chrome/policies
+mkdir -m 777 other; ln -s /etc/opt/other chrome_for_testing/policies/managed)`)
+			}, `test -z "$(ls /etc/opt/other)" && ls /etc/opt/chrome/policies/managed`, "mediator.json",
 		},
 		"with a slow reader": { // which takes longer than an agent has to end after SIGTERM
 			func(c *exec.Cmd) {
