@@ -117,6 +117,7 @@ var layers = []string{
 	"reputation/autonomy",
 	"reputation/strategy",
 	"reputation/internal/limit",
+	"reputation/internal/shelf",
 	"evidence/interaction",
 	"evidence",
 	"botauth",

@@ -85,7 +85,7 @@ func (c *call) route(t upstream.Target) {
 	c.record.Host = t.Address()
 	c.record.Path = c.r.URL.EscapedPath() // no query: it may hold secrets
 	c.record.Scheme, c.record.QueryNames = t.Scheme, wire.QueryNames(c.r.URL.RawQuery)
-	c.record.Carries = carries(c.r.Header)
+	c.record.Carries = rules.Carries(c.r.Header)
 }
 
 // of sets the call's session.

@@ -5,12 +5,9 @@ import (
 	"mime"
 	"net/http"
 	"slices"
-	"strings"
 
-	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/graphql"
 	"github.com/actionproof/mediator/proxy/jsonread"
@@ -130,26 +127,4 @@ func (c *call) unfit() (now bool) {
 	}
 	c.record.Unfit, now = c.session.Unfit(code)
 	return now
-}
-
-// mediaType is the form of a media type that is recorded: a made-up one could be a secret.
-var mediaType = pattern.New(`^(application|audio|font|image|model|multipart|text|video)/[a-z0-9.+-]{1,80}$`)
-
-// carries returns what a rule must allow beside method and URL: see [ledger.Record.Carries].
-func carries(h http.Header) string {
-	if wire.NamesWebSocket(h) {
-		return ledger.WebSocket
-	}
-	kind := h.Get("Content-Type")
-	if kind == "" || kind == "application/json" {
-		return ""
-	}
-	kind, _, _ = mime.ParseMediaType(kind)
-	switch {
-	case kind == "application/json", strings.HasSuffix(kind, "+json"):
-		return ""
-	case !mediaType.MatchString(kind):
-		return "other"
-	}
-	return kind
 }

@@ -200,17 +200,6 @@ func TestCeilingBoundsCalls(t *testing.T) {
 	}
 }
 
-// TestCarries wants no media type that a client made up.
-func TestCarries(t *testing.T) {
-	for kind, want := range map[string]string{"": "", "application/json": "", "Application/JSON; charset=utf-8": "",
-		"application/vnd.api+json": "", "multipart/form-data; boundary=secret": "multipart/form-data",
-		"text/" + strings.Repeat("a", 200): "other", "secret": "other", ";": "other", "x/secret": "other"} {
-		if got := carries(http.Header{"Content-Type": {kind}}); got != want {
-			t.Errorf("%q: %q, want %q", kind, got, want)
-		}
-	}
-}
-
 // A client of the official SDK gets as far as it can at a server that no rule names.
 func TestLearningSessionAtAnMCPServer(t *testing.T) {
 	r := newMCPRig(t, &sdk.StreamableHTTPOptions{Stateless: true}, nil)

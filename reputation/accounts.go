@@ -90,13 +90,13 @@ func (a *account) rating(now time.Time) *accrual.Rated {
 
 // account returns the complete log of an agent, locked until release is called.
 func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account, release func(), err error) {
-	a, release, ok := s.accounts.take(ctx, agent)
+	a, release, ok := s.accounts.Take(ctx, agent)
 	if !ok {
 		return nil, nil, ctx.Err()
 	}
 	a.agent = agent
 	err = s.replay(ctx, a)
-	if s.accounts.weigh(agent, a, emptyAccount+heapOf*a.texts); err != nil {
+	if s.accounts.Weigh(agent, a, emptyAccount+heapOf*a.texts); err != nil {
 		a.log = nil
 		release()
 		return nil, nil, fmt.Errorf("the log of the agent %s: %w", agent, err)

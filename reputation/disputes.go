@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/internal/shelf"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/translog"
@@ -65,7 +66,7 @@ func verifier(roots []evidence.Root, now func() time.Time) (*evidence.Verifier, 
 }
 
 type docket struct {
-	held   lock // for a turn
+	held   shelf.Lock // for a turn
 	clock  *clock
 	trials *trials
 
@@ -78,7 +79,7 @@ type docket struct {
 }
 
 func newDocket(d *Disputes, own func() time.Time) *docket {
-	n := &docket{held: make(lock, 1), trials: newTrials()}
+	n := &docket{held: make(shelf.Lock, 1), trials: newTrials()}
 	if d != nil {
 		n.clock = &clock{read: d.Now, own: own}
 	}

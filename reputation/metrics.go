@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/reputation/internal/shelf"
 )
 
 // metrics count what the node does. All labels are our own constants.
@@ -19,7 +20,7 @@ type metrics struct {
 }
 
 // newMetrics registers nothing if r is nil.
-func newMetrics(r prometheus.Registerer, s *shelf[sessionKey, reading]) *metrics {
+func newMetrics(r prometheus.Registerer, s *shelf.Shelf[sessionKey, reading]) *metrics {
 	with := promauto.With(r)
 	counter := func(name, help, label string) *prometheus.CounterVec {
 		return with.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
@@ -27,7 +28,7 @@ func newMetrics(r prometheus.Registerer, s *shelf[sessionKey, reading]) *metrics
 	with.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "mediator_node_cached_receipts",
 		Help: "Receipts of the sessions in memory. One with many tool calls counts as several.",
-	}, s.total)
+	}, s.Total)
 	return &metrics{
 		receipts: counter("mediator_node_receipts_total",
 			"Delivered receipts, by result: kept or known.", "result"),

@@ -116,7 +116,7 @@ func (s *Service) read(ctx context.Context, state store.Session) (r *reading, re
 	bounded, cancel := context.WithTimeout(ctx, maxAppraisal)
 	defer cancel()
 	key := sessionKey{state.Owner, state.Session}
-	r, release, ok := s.sessions.take(bounded, key)
+	r, release, ok := s.sessions.Take(bounded, key)
 	if !ok {
 		return nil, nil, errBusy
 	}

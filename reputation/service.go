@@ -4,7 +4,7 @@
 //
 //	service.go    the service, its options and the trusted owners
 //	receive.go    incoming receipts; publish.go signals; file.go disputes; statements.go their authors
-//	sessions.go   the sessions in memory; accounts.go the agents' logs and reputations; shelf.go how both are kept
+//	sessions.go   the sessions in memory; accounts.go the agents' logs and reputations; internal/shelf how both are kept
 //	disputes.go   the log of signals and disputes; clock.go its time; log.go the log for readers
 //	settle.go     the end of windows and disputes; arbitrate.go decisions of arbiters; trials.go the others' trials
 package reputation
@@ -30,6 +30,7 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/internal/limit"
+	"github.com/actionproof/mediator/reputation/internal/shelf"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/signer"
 )
@@ -117,13 +118,13 @@ type Service struct {
 	o         Options
 	strangers *zap.Logger // for lines that strangers can cause
 	believed  atomic.Pointer[believed]
-	sessions  *shelf[sessionKey, reading]    // weighed in receipts of usual size
-	accounts  *shelf[accrual.Agent, account] // weighed in bytes
+	sessions  *shelf.Shelf[sessionKey, reading]    // weighed in receipts of usual size
+	accounts  *shelf.Shelf[accrual.Agent, account] // weighed in bytes
 	docket    *docket
 	arbiters  *evidence.Verifier // nil without arbiters
 	operator  *evidence.Verifier // nil without an operator's key
 	metrics   *metrics
-	reads     lock // for reading a session, which costs CPU time for verification
+	reads     shelf.Lock // for reading a session, which costs CPU time for verification
 
 	believing sync.Mutex // held during Believe
 }
@@ -150,8 +151,8 @@ func New(o Options) (*Service, error) {
 	}
 	s := &Service{
 		o: o, strangers: flood.Logger(o.Log),
-		sessions: newShelf[sessionKey, reading](o.Limits.Cached), accounts: newShelf[accrual.Agent, account](maxAccounts),
-		docket: newDocket(o.Disputes, o.Now), reads: make(lock, maxReads),
+		sessions: shelf.New[sessionKey, reading](o.Limits.Cached), accounts: shelf.New[accrual.Agent, account](maxAccounts),
+		docket: newDocket(o.Disputes, o.Now), reads: make(shelf.Lock, maxReads),
 	}
 	s.metrics = newMetrics(o.Metrics, s.sessions)
 	if d := o.Disputes; d != nil {

@@ -32,7 +32,7 @@ func (s *Service) catchUp(ctx context.Context, r *reading) error {
 	if r.generation != owner.generation {
 		r.generation, r.measured, r.last = owner.generation, autonomy.NewSession(b.hosts), reusable[Scored]{}
 	}
-	release, ok := s.reads.take(ctx)
+	release, ok := s.reads.Take(ctx)
 	if !ok {
 		return errBusy
 	}
@@ -68,6 +68,6 @@ func (s *Service) readOn(ctx context.Context, owner *Owner, r *reading) (more bo
 		c := o.Claims()
 		r.measured.Add(o.Hash(), &c)
 	}
-	s.sessions.weigh(r.key, r, r.measured.Weight()+1)
+	s.sessions.Weigh(r.key, r, r.measured.Weight()+1)
 	return len(receipts) == store.MaxReceipts, nil
 }

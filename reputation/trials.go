@@ -246,7 +246,7 @@ func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
 
 // showSession shows a trial a session's chain and its fork. An untrusted receipt ends the chain.
 func (s *Service) showSession(ctx context.Context, key sessionKey, r *dispute.Record) error {
-	release, ok := s.reads.take(ctx)
+	release, ok := s.reads.Take(ctx)
 	if !ok {
 		return errBusy
 	}

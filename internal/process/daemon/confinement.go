@@ -23,14 +23,6 @@ import (
 // Port returns a port in the form of [Plan.Connect].
 func Port(p uint16) string { return strconv.Itoa(int(p)) }
 
-// systemFiles are files that Go's runtime, its resolver, crypto/x509 and SQLite read by themselves, and the time zones
-// that a schedule or a policy rule can name. Few processes need the system's authorities, and reading all of them would
-// take a tenth of a start.
-var systemFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/dev/urandom",
-	"/proc/self", "/usr/share/zoneinfo", "/etc/ssl/certs", "/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem",
-	"/etc/ssl/ca-bundle.pem", "/etc/pki/tls/certs", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/pki/tls/cacert.pem",
-	"/etc/pki/ca-trust/extracted/pem", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates"}
-
 // Limits returns the limits that leave the process what it needs. named are the files of the configuration.
 func (p Plan) Limits(named []observe.Path) (confine.Limits, error) {
 	c := p.Process.Confine
@@ -82,7 +74,7 @@ func (p Plan) files(named []observe.Path) (all []confine.File, err error) {
 			}
 		}
 	}
-	add(confine.Read, systemFiles...)
+	add(confine.Read, confine.SystemFiles...)
 	add(confine.Read, append(filepath.SplitList(os.Getenv("SSL_CERT_DIR")), os.Getenv("SSL_CERT_FILE"))...)
 	if at, err := filepath.EvalSymlinks("/etc/resolv.conf"); err == nil && filepath.Dir(at) != "/etc" {
 		add(confine.Read, filepath.Dir(at)) // a local resolver replaces the file there
