@@ -113,7 +113,8 @@ func (r *RegistrarRules) check() error {
 
 func (r RegistrarRule) wrong() string {
 	named := func(form pattern.Pattern, texts []string) bool {
-		return len(texts) <= maxRuleNames && !slices.ContainsFunc(texts, func(s string) bool { return !form.MatchString(s) })
+		unlike := func(s string) bool { return !form.MatchString(s) }
+		return len(texts) <= maxRuleNames && !slices.ContainsFunc(texts, unlike)
 	}
 	switch {
 	case RolePurposes(r.Role) == nil:

@@ -95,21 +95,19 @@ func (c *Sidecar) Purposes() map[string]match.Purpose {
 
 // Credentials returns the credentials of the rules by the names of the rules.
 func (c *Sidecar) Credentials() map[string]*secrets.Credential {
-	all := make(map[string]*secrets.Credential)
-	for _, r := range c.AllRules() {
-		if r.Credential != nil {
-			all[r.Name] = r.Credential
-		}
-	}
-	return all
+	return byName(c, func(r *Rule) *secrets.Credential { return r.Credential })
 }
 
 // Certificates returns the client certificates of the rules by the names of the rules.
 func (c *Sidecar) Certificates() map[string]*secrets.ClientCertificate {
-	all := make(map[string]*secrets.ClientCertificate)
+	return byName(c, func(r *Rule) *secrets.ClientCertificate { return r.ClientCertificate })
+}
+
+func byName[T any](c *Sidecar, of func(*Rule) *T) map[string]*T {
+	all := make(map[string]*T)
 	for _, r := range c.AllRules() {
-		if r.ClientCertificate != nil {
-			all[r.Name] = r.ClientCertificate
+		if v := of(r); v != nil {
+			all[r.Name] = v
 		}
 	}
 	return all

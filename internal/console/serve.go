@@ -29,7 +29,7 @@ type Login struct {
 // LoginPath is where a console's socket gives out a URL, to those who may use the socket.
 const LoginPath = "/v1/login"
 
-// browserLimits bound the connections of browsers, so that strangers' slow requests keep nobody out.
+// browserLimits bound the connections of browsers, so that slow strangers do not keep operators out.
 var browserLimits = daemon.Limits{Connections: 512, PerAddress: 128, Header: 10 * time.Second, Request: answerTime}
 
 // Run serves a console until ctx ends: at a loopback address, or at any one if its team has a TLS certificate. Its unix

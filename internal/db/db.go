@@ -97,7 +97,8 @@ func (d *DB) Clock() func(ctx context.Context) (time.Time, error) {
 		return nil
 	}
 	return func(ctx context.Context) (time.Time, error) {
-		return One[time.Time](ctx, d, "read the clock", `SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`)
+		return One[time.Time](ctx, d, "read the clock",
+			`SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint`)
 	}
 }
 

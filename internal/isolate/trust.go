@@ -129,7 +129,8 @@ func writePolicy(folder string, cert *x509.Certificate) error {
 	const managed = "policies/managed"
 	err = errors.Join(own.MkdirAll(managed, 0o755), own.WriteFile(managed+"/mediator.json", policy, 0o644))
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "mediator: a browser with policies in %s may not trust the mediator's CA: %v\n", folder, err)
+		fmt.Fprintf(os.Stderr, "mediator: a browser with policies in %s may not trust the mediator's CA: %v\n",
+			folder, err)
 	}
 	return nil
 }

@@ -83,7 +83,8 @@ func (t *Turn) replay(all []logged) error {
 		case err != nil:
 			return fmt.Errorf("entry %d: %w", one.Number, err)
 		case one.Number != step.Log.Entries || !bytes.Equal(one.Completed, joined(step.Completed)):
-			return refusal.New("log_contradicted", "the entry %d has another place in the tree of the log of disputes", one.Number)
+			return refusal.New("log_contradicted", "the entry %d has another place in the tree of the log of disputes",
+				one.Number)
 		}
 	}
 	return nil
