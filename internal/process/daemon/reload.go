@@ -225,9 +225,8 @@ var errStarting = refusal.New("not_ready", "the process is not ready: it is star
 
 // CodeOf returns the code of an error in parentheses, to follow its sentence, or nothing if it has no code.
 func CodeOf(err error) string {
-	var coded interface{ Code() string }
-	if errors.As(err, &coded) {
-		return " (" + coded.Code() + ")"
+	if code := refusal.CodeOf(err); code != "" {
+		return " (" + code + ")"
 	}
 	return ""
 }
