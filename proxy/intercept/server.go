@@ -200,8 +200,12 @@ func (p *Proxy) ServeSession(ctx context.Context, l net.Listener, session string
 	if ca != nil {
 		own.tls = p.newTLS(ca)
 	}
-	defer context.AfterFunc(ctx, func() { _ = own.Close() })()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { defer close(closed); _ = own.Close() })
 	err := p.server.Serve(own)
+	if !stop() {
+		<-closed // Serve may return while the socket is still open
+	}
 	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
