@@ -7,6 +7,10 @@ BIN   := bin/mediator
 # circl only cost time. -trimpath lets clones share the build cache.
 RACE := -race -trimpath -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=github.com/cloudflare/circl/...=-race=false
 
+# A few failed tests are run once more, and both results printed: CI's machine may be busy. A data race is not.
+GOTEST := $(CURDIR)/bin/gotestsum --format=standard-quiet --packages=./... --rerun-fails=1 --rerun-fails-max-failures=3 \
+	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --
+
 # Modules besides the product's that "make test" runs too; those of test/deploy have targets of their own.
 MODULES := tools test/witness test/e2e/viewer
 
@@ -31,9 +35,12 @@ demo: build ## play every scenario with real processes
 setup: ## install what the tests need besides Go: clients to try the proxy with
 	@./test/scripts/setup.sh
 
-test: setup build ## run all tests, with the race detector
-	for m in $(MODULES); do (cd $$m && $(GO) test -shuffle=on -timeout=60m ./...) || exit 1; done
-	$(GO) test $(RACE) -shuffle=on -timeout=60m -parallel=4 ./...
+bin/gotestsum: tools/go.mod
+	$(GO) build -C tools -o ../bin/gotestsum gotest.tools/gotestsum
+
+test: setup build bin/gotestsum ## run all tests, with the race detector
+	for m in $(MODULES); do (cd $$m && $(GOTEST) -shuffle=on -timeout=60m) || exit 1; done
+	$(GOTEST) $(RACE) -shuffle=on -timeout=60m -parallel=4
 
 check: fmt vet lint sec vuln test ## what to run before a change is sent
 
@@ -68,8 +75,8 @@ test-agents: setup build ## play published agents, of which none is configured f
 	./test/scripts/agents.sh
 	$(GO) test -count=1 -v -timeout=60m ./test/e2e/agents -agents $(AGENTS)
 
-test-deploy: setup build ## run pods as processes under a real Kubernetes control plane, as root; minutes to build it once
-	cd test/deploy && $(GO) vet ./... && $(GO) test -count=1 -timeout=60m ./...
+test-deploy: setup build bin/gotestsum ## run pods as processes under a real Kubernetes control plane, as root; minutes to build it once
+	cd test/deploy && $(GO) vet ./... && $(GOTEST) -count=1 -timeout=60m
 
 soak: ## the processes under load and faults for DURATION (default 2m), with the race detector
 	nice -n 5 $(GO) test $(RACE) -count=1 -v -timeout=24h -run='^TestSoak$$' ./test/e2e/plays -long -soak.duration=$(DURATION) -soak.seed=$(SEED)
@@ -107,9 +114,9 @@ release: ## static binaries, their bills of materials, Debian packages and check
 package: ## the Debian package for this machine: dist/mediator-linux-*.deb
 	@./test/scripts/release.sh --package
 
-test-package: ## install the package in a Debian that systemd boots, and post
+test-package: bin/gotestsum ## install the package in a Debian that systemd boots, and post
 	@./test/deploy/debian/setup.sh
-	cd test/deploy/debian && CGO_ENABLED=0 $(GO) test -count=1 -timeout=20m ./...
+	cd test/deploy/debian && CGO_ENABLED=0 $(GOTEST) -count=1 -timeout=20m
 
 docs: ## write the pages that are made from the source
 	$(GO) test ./internal/config ./policy ./internal/problem -run 'TestDocs' -update
