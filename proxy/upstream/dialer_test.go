@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -240,3 +241,33 @@ func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 }
 
 var loopback = netip.MustParseAddr("127.0.0.1")
+
+// asked keeps the names that a resolver is asked for.
+type asked struct {
+	known names
+	hosts []string
+}
+
+func (a *asked) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	a.hosts = append(a.hosts, host)
+	return a.known.LookupNetIP(ctx, network, host)
+}
+
+func TestAbsoluteFirst(t *testing.T) {
+	addr := []netip.Addr{netip.MustParseAddr("8.8.8.8")}
+	for host, want := range map[string][]string{
+		"api.example":     {"api.example."},
+		"service.tenant":  {"service.tenant.", "service.tenant"}, // with a search domain
+		"missing.example": {"missing.example.", "missing.example"},
+		"service":         {"service"},
+	} {
+		a := asked{known: names{"api.example.": addr, "service.tenant": addr, "service": addr}}
+		addrs, err := absoluteFirst{&a}.LookupNetIP(t.Context(), "ip", host)
+		if found := host != "missing.example"; (err == nil) != found || (len(addrs) == 1) != found {
+			t.Errorf("%s: %v, %v", host, addrs, err)
+		}
+		if !slices.Equal(a.hosts, want) {
+			t.Errorf("%s: asked for %q, want %q", host, a.hosts, want)
+		}
+	}
+}
