@@ -50,6 +50,18 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
+// A result in a body that no client gets is none.
+func TestAnswersWithoutABody(t *testing.T) {
+	for _, status := range []string{"204", "304"} {
+		up := framesUpstream(t, answering(t, ":status", status))
+		resp, err := get(t, newTestTransport(t, up), "https://"+at(0, up)+"/")
+		must(t, err)
+		if body, err := io.ReadAll(resp.Body); len(body) > 0 || err != nil {
+			t.Errorf("%s: %q, %v", status, body, err)
+		}
+	}
+}
+
 // Large headers, or very many short lines, would exhaust the memory.
 func TestHeaderOfAnAnswer(t *testing.T) {
 	for _, p := range []protocol{http1, http2} {

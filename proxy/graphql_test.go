@@ -160,6 +160,25 @@ func TestGraphQLMethods(t *testing.T) {
 	}
 }
 
+// Some servers run a mutation in the URL, or a message in the body, also if an OPTIONS brings it.
+func TestGraphQLByOptions(t *testing.T) {
+	p := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
+		comment := actions[0]
+		comment.Match = matchAt(comment, "/graphql", "POST")
+		comment.GraphQL = &graphql.Rule{Type: graphql.Mutation, Fields: []string{"addComment"}}
+		o.Rules = rulesFor(t, []rules.Action{comment},
+			[]rules.Egress{{Name: "reads", Match: matchAt(comment, "/**", "GET", "OPTIONS")}})
+	})
+	mutation := "?query=" + url.QueryEscape("mutation { addComment(input: {}) { id } }")
+	for _, path := range []string{"/graphql", "/GraphQL/", "/graphql;a=b"} {
+		p.wantRefused("message_malformed", "OPTIONS", path+mutation, "")
+		p.wantRefused("message_malformed", "OPTIONS", path, comment)
+		p.want(http.StatusCreated, "OPTIONS", path, "")
+	}
+	p.want(http.StatusCreated, "OPTIONS", "/graphql?query="+url.QueryEscape("{ viewer { login } }"), "")
+	p.want(http.StatusCreated, "OPTIONS", "/other"+mutation, "")
+}
+
 func TestGraphQLRulesThatAreRefused(t *testing.T) {
 	at := func(url string, methods ...string) match.Match { return matching(t, url, methods...) }
 	const endpoint = "https://api.example.com/graphql"

@@ -184,7 +184,7 @@ func (p *Pipeline) match(c *call) (*rules.Endpoint, error) {
 			return to, err
 		}
 	}
-	return to, cmp.Or(forward.CheckHeader(c.r), match.CheckSpelling(c.r.URL), err)
+	return to, cmp.Or(forward.CheckHeader(c.r), match.CheckSpelling(c.r.URL), p.o.Rules.CheckOptions(c.target, c.r), err)
 }
 
 // findSession is step 1. It counts the call against the session's rates. Each call of a tunnel repeats it, because the

@@ -321,8 +321,8 @@ func (c *conn) http2() net.Conn {
 
 // serveTunnelled checks a request inside a tunnel and gives it to the handler.
 func (p *Proxy) serveTunnelled(w http.ResponseWriter, r *http.Request, route Route) {
-	var err error
-	if route.Original.IsValid() && !route.Intercepted {
+	_, err := connOf(r.Context()).agent()
+	if err == nil && route.Original.IsValid() && !route.Intercepted {
 		r, route, err = p.redirectedRequest(r, route)
 	}
 	if err == nil {

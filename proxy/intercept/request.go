@@ -56,11 +56,18 @@ func (p *Proxy) routeOf(r *http.Request, t upstream.Target) (route Route, err er
 	route = Route{Target: t, Session: c.session}
 	if route.Session == "" {
 		route.ProxyAuthorization = r.Header.Get("Proxy-Authorization")
-		if p.o.Agent != nil {
-			route.Agent, err = p.o.Agent(c.socket.Conn)
-		}
 	}
+	route.Agent, err = c.agent()
 	return route, err
+}
+
+// agent names the agent's pod at the other end, see [Options.Agent]. Each request asks again: a connection, and a
+// tunnel in it, can outlive the pod's certificate.
+func (c *conn) agent() (string, error) {
+	if c.session != "" || c.p.o.Agent == nil {
+		return "", nil
+	}
+	return c.p.o.Agent(c.socket.Conn)
 }
 
 // handle gives every request to the Handler in one form.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -148,4 +149,28 @@ func TestConnectionsOfManySessions(t *testing.T) {
 	if resp := roundTripRaw(t, serveSession(t, r, "ses_other").dial(), plain); resp.StatusCode != http.StatusOK {
 		t.Errorf("status %d", resp.StatusCode)
 	}
+}
+
+// A tunnel outlives the certificate of the agent's pod that opened it, but carries no more requests.
+func TestAgentIsNamedForEachRequest(t *testing.T) {
+	var ended atomic.Bool
+	r := newRig(t, func(o *intercept.Options) {
+		o.Agent = func(net.Conn) (string, error) {
+			if ended.Load() {
+				return "", refusal.New("caller_unknown", "the certificate of the agent's pod is no longer valid")
+			}
+			return "agents/1", nil
+		}
+	})
+	one, two := r.Client(http1), r.Client(http2)
+	ask := func(code string) {
+		t.Helper()
+		for _, c := range []*http.Client{one, two} {
+			resp, err := c.Get("https://a.example/")
+			wantAnswer(t, resp, err, code)
+		}
+	}
+	ask("")
+	ended.Store(true)
+	ask("caller_unknown")
 }

@@ -301,6 +301,12 @@ func (ms *methods) find(method string, segments []string) *Endpoint {
 	return ms.trees[method].find(segments)
 }
 
+// IsAbout reports whether some servers take a path of a host for the URL of a message rule, by any method.
+func (r *Rules) IsAbout(t upstream.Target, escapedPath string) bool {
+	ms := r.exact[origin{t.Scheme, t.Host, t.Port}]
+	return ms != nil && ms.isAbout(escapedPath)
+}
+
 // isAbout reports whether some servers take a path for the URL of a message rule, by any method.
 func (ms *methods) isAbout(escapedPath string) bool {
 	for read := range readings(escapedPath) {

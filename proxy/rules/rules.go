@@ -8,6 +8,7 @@ import (
 
 	"github.com/actionproof/mediator/botauth"
 	"github.com/actionproof/mediator/httpsig"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/generate"
 	"github.com/actionproof/mediator/proxy/graphql"
@@ -232,6 +233,16 @@ func (r *Rules) CheckHost(t upstream.Target) error { return r.denied.CheckHost(t
 // Knows reports whether any rule or denial could match a call to this host and port, so that a CONNECT makes sense.
 func (r *Rules) Knows(t upstream.Target) bool {
 	return r.denied.Knows(t) || r.matches.Knows("https", t.Host, t.Port) || r.matches.Knows("http", t.Host, t.Port)
+}
+
+// CheckOptions refuses an OPTIONS with a message to the URL of a rule about messages. Some servers, such as those with
+// graphql-go/handler, run a mutation in the URL by any method. What browsers send before a call passes.
+func (r *Rules) CheckOptions(t upstream.Target, call *http.Request) error {
+	if call.Method != http.MethodOptions || call.ContentLength == 0 && !graphql.MayMutate(call.URL) ||
+		!r.matches.IsAbout(t, call.URL.EscapedPath()) {
+		return nil
+	}
+	return refusal.New("message_malformed", "an OPTIONS to this URL must have no message: send it by its rule's method")
 }
 
 // Model returns the model that rules offer by this name.

@@ -264,7 +264,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return CheckAnswer(r, resp)
 }
 
-// CheckAnswer refuses, and closes, an answer that no client could get.
+// CheckAnswer refuses, and closes, an answer that no client could get, and removes a body that none could.
 func CheckAnswer(r *http.Request, resp *http.Response) (*http.Response, error) {
 	switched := resp.StatusCode == http.StatusSwitchingProtocols && wire.IsWebSocketAnswer(r.Header, resp.Header)
 	if !switched && resp.StatusCode < 200 || resp.StatusCode > 999 {
@@ -279,6 +279,11 @@ func CheckAnswer(r *http.Request, resp *http.Response) (*http.Response, error) {
 		return nil, refusal.New("upstream_lost",
 			"the upstream's header exceeds %d bytes (counting %d bytes more for each line)", maxResponseHeader,
 			fieldOverhead)
+	}
+	if resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified {
+		// Over HTTP/2 there may be a body, which no client gets: a record must not tell of a result in it.
+		_ = resp.Body.Close()
+		resp.Body = http.NoBody
 	}
 	return resp, nil
 }
