@@ -237,6 +237,19 @@ func TestUnknownEnd(t *testing.T) {
 	wantValue(t, s, "token")
 }
 
+// TestEndedToken: a token that has ended when it comes is not used, nor is another one asked for at once.
+func TestEndedToken(t *testing.T) {
+	s := newTokenServer(t, func(w http.ResponseWriter, _ url.Values) {
+		_, _ = io.WriteString(w, `{"access_token": "ended", "token_type": "Bearer", "expires_in": -1}`)
+	})
+	source := credential.OAuth(s.options())
+	for range 2 {
+		_, err := source.Current(t.Context())
+		check.WantCode(t, err, "custody_unavailable", "had ended at")
+	}
+	check.WantEqual(t, len(s.asked), 1)
+}
+
 // TestRefusedToken: an agent whose calls always get 401 has a token of others renewed seldom, and takes it from nobody.
 func TestRefusedToken(t *testing.T) {
 	now, made, fails := time.Now(), 0, false

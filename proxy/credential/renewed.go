@@ -91,6 +91,10 @@ func (r *renewed) keep(v Value, err error) (Value, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
+	if err == nil && !v.End.IsZero() && !now.Before(v.End) {
+		err = custody.Unavailable(nil, "the rule's credential had ended at %s, when it was made: is a clock wrong?",
+			v.End.UTC().Format(time.RFC3339))
+	}
 	r.tried, r.err = now, err
 	if err != nil {
 		if r.lives(now) {
