@@ -98,21 +98,38 @@ func (a *AppRole) secret(ctx context.Context, c *api.Client) (string, error) {
 	return secretID, nil
 }
 
-// unwrap unwraps the secret id. It first checks the path that made the wrapping token: a thief who exchanged it could
-// otherwise choose the role.
-func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (string, error) {
+// ready refuses a wrapped secret id that login would refuse, without using it up.
+func (a *AppRole) ready(ctx context.Context, c *api.Client) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	content, err := readFile(a.SecretIDFile)
+	if err != nil || !a.Wrapped || content == a.wrapping {
+		return err
+	}
+	return a.lookUp(ctx, c, content)
+}
+
+// lookUp checks the path that made the wrapping token: a thief who exchanged it could otherwise choose the role.
+func (a *AppRole) lookUp(ctx context.Context, c *api.Client, wrapping string) error {
 	info, err := c.Logical().WriteWithContext(ctx, "sys/wrapping/lookup", map[string]any{"token": wrapping})
 	if err != nil {
 		if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && refuses(answer) {
-			return "", loginFailed("the wrapped secret id in %s has expired or was unwrapped before: deliver another one, "+
+			return loginFailed("the wrapped secret id in %s has expired or was unwrapped before: deliver another one, "+
 				"and unless this process did that at an earlier start, find out who did", a.SecretIDFile)
 		}
-		return "", err
+		return err
 	}
 	want := "auth/" + cmp.Or(a.Mount, "approle") + "/role/" + a.Role + "/secret-id"
 	if info == nil || info.Data["creation_path"] != want {
-		return "", loginFailed("the wrapped secret id in %s was not made for this role: somebody has exchanged it",
+		return loginFailed("the wrapped secret id in %s was not made for this role: somebody has exchanged it",
 			a.SecretIDFile)
+	}
+	return nil
+}
+
+func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (string, error) {
+	if err := a.lookUp(ctx, c, wrapping); err != nil {
+		return "", err
 	}
 	patient, err := c.Clone()
 	if err != nil {

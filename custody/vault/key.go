@@ -56,6 +56,9 @@ func (s *Server) Prepare(name string, auth Auth, others ...string) *Key {
 	return k
 }
 
+// Ready refuses what would fail in Open for a secret id that is of no use, without using one up.
+func (k *Key) Ready(ctx context.Context) error { return k.session.ready(ctx) }
+
 // Open logs in, reads the key, and reads it periodically until Close. Call it again after an error.
 func (k *Key) Open(ctx context.Context) error {
 	if err := k.read(ctx); err != nil {

@@ -175,7 +175,7 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 	if !renewed {
 		var err error
 		if h, err = s.ask(ctx); err != nil {
-			return Reading{}, err
+			return s.still(err)
 		}
 	}
 	if h.lease.id != "" {
@@ -191,6 +191,18 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 	}
 	s.held, s.old = h, s.old && renewed // one refused while its lease was renewed is still to be read again
 	return h.Reading, nil
+}
+
+// still returns a refused secret that could not be read again: the refusal may be of one call alone, and others use the
+// secret too.
+func (s *Secret) still(err error) (Reading, error) {
+	s.mu.Lock()
+	s.old = false
+	s.mu.Unlock()
+	if got, ok := s.fresh(); ok {
+		return got, nil
+	}
+	return Reading{}, err
 }
 
 // renew extends the lease of the secret, unless an upstream has refused the secret. It fails near the longest life that

@@ -86,6 +86,21 @@ func TestSecret(t *testing.T) {
 	s.Refused("token", "two")
 	wantSecret(t, s, "three")
 
+	// A call that always gets 401 takes the secret from no other while Vault does not give it again.
+	const policy = `path "kv-secret/data/api" { capabilities = [%s] }`
+	may := func(what string) {
+		server.Write(t, "sys/policies/acl/kv-secret", map[string]any{"policy": selfPolicy + fmt.Sprintf(policy, what)})
+	}
+	may(`"deny"`)
+	c.add(10 * time.Second)
+	s.Refused("token", "three")
+	wantSecret(t, s, "three")
+	c.add(vault.MaxHeld)
+	if _, err := token(t.Context(), s); err == nil {
+		t.Error("a secret is used for longer than it is held")
+	}
+	may(`"read"`)
+
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
 		if said := fmt.Sprintf(verb, s); said != s.String() {
 			t.Errorf("%s prints %s", verb, said)

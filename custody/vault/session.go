@@ -11,6 +11,8 @@ import (
 	"github.com/hashicorp/vault/api"
 	"go.uber.org/zap"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/actionproof/mediator/custody"
 )
 
 // session keeps one role logged in. It renews the token, and logs in again when it ends.
@@ -93,6 +95,27 @@ func (e *session) call(ctx context.Context, ask func(context.Context, *api.Clien
 		}
 	}
 	return err
+}
+
+// ready refuses a login that Vault would refuse, as far as Vault says so without using anything up.
+func (e *session) ready(ctx context.Context) error {
+	a, ok := e.auth.(*AppRole)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.server.o.Timeout)
+	defer cancel()
+	var err error
+	select {
+	case done := <-e.looks.DoChan("ready", func() (any, error) { return nil, a.ready(e.ctx, e.server.client()) }):
+		err = done.Err
+	case <-ctx.Done(): // the question goes on: when it is broken off, it has cost Vault its work
+		err = ctx.Err()
+	}
+	if err != nil {
+		return custody.Unavailable(err, "the login for %s: %s", e.name, why(err))
+	}
+	return nil
 }
 
 // login gets another token than old. All callers share one login, which goes on when a caller leaves.

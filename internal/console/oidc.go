@@ -24,6 +24,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/proxy/credential"
 )
@@ -36,7 +37,9 @@ const (
 	teamLife = time.Hour
 	// providerTimeout and maxAnswer bound an answer of the provider. maxAnswer is in bytes.
 	providerTimeout, maxAnswer = 10 * time.Second, 1 << 20
-	maxTo                      = 2 << 10 // bytes of the path to return to
+	// maxAsks bounds the requests to the provider at once: strangers cause one each.
+	maxAsks = 8
+	maxTo   = 2 << 10 // bytes of the path to return to
 )
 
 // provider lets users log in at an OpenID provider (OpenID Connect Core 1.0 section 3.1) with PKCE (RFC 7636).
@@ -52,7 +55,7 @@ type provider struct {
 
 func newProvider(c *config.Console, at *url.URL, now func() time.Time) *provider {
 	over := tls.Dialer{Config: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}}
-	via := &http.Transport{DialTLSContext: over.DialContext, DisableKeepAlives: true,
+	via := &http.Transport{DialTLSContext: over.DialContext, DisableKeepAlives: true, MaxConnsPerHost: maxAsks,
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			return nil, errors.New("the provider names an address without TLS")
 		}}
@@ -151,7 +154,11 @@ func (s *Server) believeProvider(w http.ResponseWriter, r *http.Request) {
 		s.failLogin(w, err)
 		return
 	}
-	s.Log.Info("login", zap.String("subject", subject), zap.Bool("everything", may == everything),
+	log := s.Log
+	if may == nothing {
+		log = s.failures // some providers give strangers an account
+	}
+	log.Info("login", zap.String("subject", subject), zap.Bool("everything", may == everything),
 		zap.Bool("refused", may == nothing))
 	if may == nothing {
 		fail(w, refusal.New("console_denied", "none of the groups of %.200q may see this console", subject))
@@ -195,8 +202,8 @@ func (p *provider) user(ctx context.Context, code string, a attempt) (subject st
 	if !same(token.Nonce, a.derived("nonce")) {
 		return "", nothing, errors.New("its token has another login's nonce")
 	}
-	var claims map[string]json.RawMessage
-	if err := token.Claims(&claims); err != nil {
+	claims, err := members(token)
+	if err != nil {
 		return "", nothing, err
 	}
 	if azp := claims["azp"]; azp != nil || len(token.Audience) > 1 {
@@ -207,6 +214,30 @@ func (p *provider) user(ctx context.Context, code string, a attempt) (subject st
 	}
 	return token.Subject, p.roleOf(claims[p.GroupsClaim]), nil
 }
+
+// members returns the claims of a token. It refuses what the library may have read otherwise: names that occur twice or
+// in another case.
+func members(token *oidc.IDToken) (claims map[string]json.RawMessage, err error) {
+	var raw json.RawMessage
+	if err := token.Claims(&raw); err != nil {
+		return nil, err
+	}
+	if err := strictjson.ParseMembers(raw, &claims); err != nil {
+		return nil, err
+	}
+	for name := range claims {
+		if lower := strings.ToLower(name); lower != name && slices.Contains(readClaims, lower) {
+			return nil, fmt.Errorf("its token has the claim %.20q", name)
+		}
+	}
+	if token.Subject == "" {
+		return nil, errors.New("its token names nobody (sub)")
+	}
+	return claims, nil
+}
+
+// readClaims are the claims that the library reads.
+var readClaims = []string{"iss", "sub", "aud", "exp", "iat", "nbf", "nonce"}
 
 // roleOf reads a claim with a list of groups, or a single one.
 func (p *provider) roleOf(claim json.RawMessage) role {

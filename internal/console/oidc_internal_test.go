@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"crypto/x509"
@@ -13,6 +14,8 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -221,6 +224,13 @@ func TestHostileTokens(t *testing.T) {
 			_, signature, _ := strings.Cut(rest, ".")
 			return head + "." + base64.RawURLEncoding.EncodeToString(append(raw, ' ')) + "." + signature
 		}},
+		"names in another case": {code: failed, token: func(p *idp, raw []byte) string {
+			return p.sign(p.key, bytes.Replace(raw, []byte(`"aud":"`), []byte(`"aud":"b","AUD":"`), 1))
+		}},
+		"a name twice": {code: failed, token: func(p *idp, raw []byte) string {
+			return p.sign(p.key, bytes.Replace(raw, []byte(`{`), []byte(`{"groups":["sales"],`), 1))
+		}},
+		"no subject": {claims: claims{"sub": ""}, code: failed},
 		"no token":   {code: failed, token: func(*idp, []byte) string { return "" }},
 		"no members": {code: failed, token: func(p *idp, _ []byte) string { return p.sign(p.key, []byte(`[]`)) }},
 		"long": {code: failed, token: func(p *idp, raw []byte) string {
@@ -334,4 +344,35 @@ func TestFailedLogins(t *testing.T) {
 	if n := a.logged.Len(); n != flood.Lines && time.Since(began) < flood.Window {
 		t.Errorf("%d lines", n)
 	}
+}
+
+// TestAsksAtOnce: strangers, who cause a request to the provider each, cause few at once.
+func TestAsksAtOnce(t *testing.T) {
+	t.Parallel()
+	p := newIDP(t)
+	var at, most atomic.Int64
+	full := make(chan struct{})
+	filled := sync.OnceFunc(func() { close(full) })
+	p.fails = func(w http.ResponseWriter, _ *http.Request) {
+		n := at.Add(1)
+		defer at.Add(-1)
+		for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+		}
+		if n >= maxAsks {
+			filled()
+		}
+		<-full
+		w.WriteHeader(http.StatusBadRequest)
+	}
+	a := p.team(t)
+	var all sync.WaitGroup
+	for range 8 * maxAsks {
+		all.Go(func() {
+			if _, _, err := a.provider.user(t.Context(), "x", attempt{verifier: "v"}); err == nil {
+				t.Error("a stranger is believed")
+			}
+		})
+	}
+	all.Wait()
+	check.WantEqual(t, most.Load(), int64(maxAsks))
 }

@@ -89,9 +89,12 @@ type vaultStore struct {
 	c      *secrets.Vault
 	server *vault.Server
 	log    *zap.Logger
-	closed []interface { // not open yet
-		Open(ctx context.Context) error
-	}
+	closed []opener // not open yet
+}
+
+type opener interface {
+	Ready(ctx context.Context) error
+	Open(ctx context.Context) error
 }
 
 func openVault(c *secrets.Vault, log *zap.Logger) (Store, error) {
@@ -111,16 +114,22 @@ func (v *vaultStore) Key(role, name string) (custody.Key, error) {
 }
 
 // Open opens all keys at the same time, and tries again until Vault answers. All tries for a key use the same login.
+// None begins before all are ready: a login uses up a wrapped secret id, in vain if another role's cannot follow.
 func (v *vaultStore) Open(ctx context.Context) error {
-	all, ctx := errgroup.WithContext(ctx)
-	for _, key := range v.closed {
-		all.Go(func() error {
-			_, err := await.For(ctx, v.log, "Vault", nil, func() (struct{}, error) { return struct{}{}, key.Open(ctx) })
+	for _, step := range []func(opener, context.Context) error{opener.Ready, opener.Open} {
+		all, ctx := errgroup.WithContext(ctx)
+		for _, key := range v.closed {
+			all.Go(func() error {
+				_, err := await.For(ctx, v.log, "Vault", nil, func() (struct{}, error) { return struct{}{}, step(key, ctx) })
+				return err
+			})
+		}
+		if err := all.Wait(); err != nil {
 			return err
-		})
+		}
 	}
 	v.closed = nil
-	return all.Wait()
+	return nil
 }
 
 func (v *vaultStore) Close() error { return v.server.Close() }

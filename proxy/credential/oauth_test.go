@@ -237,6 +237,50 @@ func TestUnknownEnd(t *testing.T) {
 	wantValue(t, s, "token")
 }
 
+// TestEndedToken: a token that has ended when it comes is not used, nor is another one asked for at once.
+func TestEndedToken(t *testing.T) {
+	s := newTokenServer(t, func(w http.ResponseWriter, _ url.Values) {
+		_, _ = io.WriteString(w, `{"access_token": "ended", "token_type": "Bearer", "expires_in": -1}`)
+	})
+	source := credential.OAuth(s.options())
+	for range 2 {
+		_, err := source.Current(t.Context())
+		check.WantCode(t, err, "custody_unavailable", "had ended at")
+	}
+	check.WantEqual(t, len(s.asked), 1)
+}
+
+// TestRefusedToken: an agent whose calls always get 401 has a token of others renewed seldom, and takes it from nobody.
+func TestRefusedToken(t *testing.T) {
+	now, made, fails := time.Now(), 0, false
+	s := credential.Renewed(func() time.Time { return now }, func(context.Context) (credential.Value, error) {
+		if fails {
+			return credential.Value{}, io.ErrUnexpectedEOF
+		}
+		made++
+		return credential.Value{Secret: fmt.Sprint("token-", made), End: now.Add(time.Hour)}, nil
+	})
+	hour := func() {
+		for range 3600 {
+			v, err := s.Current(t.Context())
+			check.Must(t, err)
+			s.Refused(v)
+			now = now.Add(time.Second)
+		}
+	}
+	if hour(); made != 20 {
+		t.Errorf("in an hour %d tokens were made for 3600 refusals", made)
+	}
+	v, err := s.Current(t.Context())
+	check.Must(t, err)
+	fails, now = true, now.Add(5*time.Minute)
+	s.Refused(v)
+	wantValue(t, s, v.Secret)
+	now = now.Add(time.Minute)
+	fails = false
+	wantValue(t, s, fmt.Sprint("token-", made+1))
+}
+
 func TestTokenExchange(t *testing.T) {
 	s := newTokenServer(t, gives("exchanged"))
 	o := s.options()

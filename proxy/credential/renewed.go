@@ -15,9 +15,11 @@ const (
 	fetchTimeout = 30 * time.Second
 	// unknownLife is the time for which a value without an end is used.
 	unknownLife = time.Hour
-	// renewalPause is the least time between a renewal and the next one that a failure or an upstream's 401 causes: an
-	// agent may find a call that always gets 401.
+	// renewalPause is the time between a failed renewal and the next one.
 	renewalPause = 10 * time.Second
+	// A value that an upstream refuses with 401 is renewed only after a part of its life, at most refusedMost: an agent
+	// may find a call that always gets 401, and others use the same value.
+	refusedPart, refusedMost = 20, 5 * time.Minute
 )
 
 // renewed is a value that a server makes for some time. It is renewed when it is used in the last part of its life, so
@@ -30,9 +32,10 @@ type renewed struct {
 
 	mu    sync.Mutex // guards the fields below
 	value Value
-	until time.Time // to be renewed after that time
-	tried time.Time // when the last renewal ended
-	err   error     // of it
+	life  time.Duration // of the value, when it was new
+	until time.Time     // to be renewed after that time
+	tried time.Time     // when the last renewal ended
+	err   error         // of it
 }
 
 // Renewed is the source of values that fetch makes, one at a time. fetch's errors must have a code and hold no secret.
@@ -88,6 +91,10 @@ func (r *renewed) keep(v Value, err error) (Value, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
+	if err == nil && !v.End.IsZero() && !now.Before(v.End) {
+		err = custody.Unavailable(nil, "the rule's credential had ended at %s, when it was made: is a clock wrong?",
+			v.End.UTC().Format(time.RFC3339))
+	}
 	r.tried, r.err = now, err
 	if err != nil {
 		if r.lives(now) {
@@ -95,18 +102,22 @@ func (r *renewed) keep(v Value, err error) (Value, error) {
 		}
 		return Value{}, err
 	}
-	v.Read, r.until = now, now.Add(unknownLife)
+	v.Read, r.life, r.until = now, unknownLife, now.Add(unknownLife)
 	if !v.End.IsZero() {
-		r.until = v.End.Add(-v.End.Sub(now) / r.part)
+		r.life = v.End.Sub(now)
+		r.until = v.End.Add(-r.life / r.part)
 	}
 	r.value = v
 	return v, nil
 }
 
+// Refused makes the next use renew the value. If that fails, the value is used to its end, as the refusal may be of one
+// call alone.
 func (r *renewed) Refused(v Value) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if v == r.value && r.now().Sub(r.tried) >= renewalPause {
-		r.value, r.err = Value{}, nil
+	pause := min(max(r.life/refusedPart, renewalPause), refusedMost)
+	if now := r.now(); v == r.value && now.Sub(r.tried) >= pause {
+		r.until = now
 	}
 }

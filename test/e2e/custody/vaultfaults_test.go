@@ -388,4 +388,18 @@ func TestStartSparesSecretIDs(t *testing.T) {
 			unused(t)
 		})
 	}
+	t.Run("another role's secret id is used up", func(t *testing.T) {
+		spent := v.auth + "/action_grant.secret-id"
+		_, err := v.vault.Client(t).Logical().Unwrap(strings.TrimSpace(string(kit.Read(t, spent))))
+		check.Must(t, err)
+		var log lockedBuffer
+		process := kit.OneProcess(t.Context(), v.unstarted(t, v.config), "control")
+		process.Stderr = &log
+		check.Must(t, process.Start())
+		kit.Until(t, "the log to say it", func() bool { return log.has("action_grant.secret-id has expired or was unwrapped") })
+		check.Must(t, process.Process.Kill())
+		_ = process.Wait()
+		check.Must(t, os.Remove(spent))
+		unused(t)
+	})
 }
