@@ -221,6 +221,9 @@ func (c *call) answerRefusal(err error) {
 	if !c.slot.Taken() || c.held != nil || c.r.Body == http.NoBody || c.r.Header.Get("Expect") != "" {
 		return // a client with Expect now sends no body
 	}
+	if problem.IsGRPC(c.r) {
+		return // the status must come with the end of the answer
+	}
 	_ = answer.Flush()
 	_ = answer.SetReadDeadline(c.p.o.Now().Add(unreadTimeout))
 	if c.streamed != nil { // the transport may still read it

@@ -74,7 +74,7 @@ func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
 func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var known recorded
 	if errors.As(err, &known) {
-		problem.ForAgent(err, known.post).WriteByProxy(w)
+		problem.ForAgent(err, known.post).AnswerByProxy(w, r)
 		return
 	}
 	c := p.newCall(w, r)
@@ -87,5 +87,5 @@ func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p.refuse(c, err)
 	_ = p.finish(r.Context(), c) // logs its own error
-	problem.ForAgent(err, c.record.ID).WriteByProxy(w)
+	problem.ForAgent(err, c.record.ID).AnswerByProxy(w, r)
 }

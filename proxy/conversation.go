@@ -77,7 +77,7 @@ func (m plain) sent(out *http.Request) (*http.Request, error)         { return o
 func (m plain) answer(ctx context.Context, resp *http.Response) error { return m.relay(ctx, resp) }
 func (m plain) keep() bool                                            { return false }
 
-func (m plain) refuse(w http.ResponseWriter, d problem.Details, _ error) { d.Write(w) }
+func (m plain) refuse(w http.ResponseWriter, d problem.Details, _ error) { d.Answer(w, m.r) }
 
 func (m plain) end(handed time.Time) {
 	m.count(m.intended())

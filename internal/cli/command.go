@@ -106,11 +106,18 @@ func Check(c *cobra.Command, check func(*cobra.Command) error) {
 	}
 }
 
+func example(c *cobra.Command) string {
+	if c.Example == "" {
+		return ""
+	}
+	return ", for example:\n" + c.Example
+}
+
 // Required makes it wrong usage to leave out a flag, unless a check before has given it a value.
 func Required(c *cobra.Command, flag string) {
 	Check(c, func(c *cobra.Command) error {
 		if f := c.Flags().Lookup(flag); !f.Changed && f.Value.String() == f.DefValue {
-			return Usagef("%s needs --%s", c.CommandPath(), flag)
+			return Usagef("%s needs --%s%s", c.CommandPath(), flag, example(c))
 		}
 		return nil
 	})

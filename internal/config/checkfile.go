@@ -61,6 +61,10 @@ func CheckFile(path string, secrets bool) (Checked, error) {
 		checked.Sidecar, checked.Warnings = c, append(c.Warnings, c.judgeRules(time.Now())...)
 		err = c.checkManifest()
 	}
+	if r, ok := read.(*decide.Rules); ok && err == nil && !r.Allows() {
+		checked.Warnings = []Warning{{"policy_allows_nothing", "rules",
+			"no rule has effect: allow, so every post is refused"}}
+	}
 	if m, ok := read.(*policy.Manifest); ok && err == nil {
 		checked.Issues = m.Audit()
 		_, _, err = deployed.ReadAuditedManifest(path)

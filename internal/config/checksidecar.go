@@ -294,6 +294,8 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 	if u.Address != "" {
 		if up.Address, err = parseAddress(u.Address); err != nil {
 			f.Add(key+".address", "%q is not an IP address, alone or with a port", u.Address)
+		} else if err = up.CheckAddress(); err != nil {
+			f.Add(key+".address", "%v", err)
 		}
 	}
 	if u.CA != "" {

@@ -324,7 +324,10 @@ func (s *Stack) ExitError(p *Process) error {
 
 func (s *Stack) endOfLog(p *Process) string {
 	file := filepath.Join(s.Dir, p.Name+".log")
-	raw, _ := os.ReadFile(file)
+	raw, err := os.ReadFile(file)
+	if err == nil && len(raw) == 0 {
+		return "Its log, " + file + ", is empty: is the disk full?"
+	}
 	return fmt.Sprintf("The end of its log, %s:\n%s", file, raw[max(0, len(raw)-2000):])
 }
 

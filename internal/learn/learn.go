@@ -4,6 +4,7 @@
 //	learn.go    collects calls
 //	propose.go  makes proposals from them
 //	names.go    names of rules, operations and APIs of models
+//	git.go      fetches from git repositories
 //	path.go     templates of paths
 //	rule.go     rules in the form of the configuration
 package learn

@@ -347,23 +347,34 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// TestFetches wants one proposal for each git repository, apart from other posts to the same address.
+// TestFetches wants one proposal for each git repository, apart from other calls to the same address. It has both calls
+// of a fetch, once the first was made.
 func TestFetches(t *testing.T) {
 	calls := learn.New(judge(rulesOf(t, []byte("{}"))))
-	for _, call := range []string{"/12345/git-upload-pack", "/67890/git-upload-pack", "/12345/git-upload-pack json"} {
+	for _, call := range []string{"/12345/git-upload-pack", "/67890/git-upload-pack", "/12345/git-upload-pack json",
+		"/67890/info/refs service", "/app/info/refs service", "/docs/info/refs json"} {
 		path, other, _ := strings.Cut(call, " ")
 		r := ledger.Record{Session: "s", Scheme: "https", Host: "a.test:443", Method: "POST", Path: path,
 			Carries: "application/x-git-upload-pack-request"}
 		if other != "" {
 			r.Carries = ""
 		}
+		if strings.HasSuffix(path, "/info/refs") {
+			r.Method, r.QueryNames = "GET", []string{other}
+		}
 		calls.Add(r)
 	}
 	var got []string
 	for _, p := range calls.Propose(nil) {
-		got = append(got, fmt.Sprint(p.Post, " ", strings.TrimPrefix(p.Normal[0].Match.URL, "https://a.test")))
+		text := fmt.Sprint(p.Post)
+		for _, r := range p.Normal {
+			text += " " + strings.TrimPrefix(r.Match.URL, "https://a.test")
+		}
+		got = append(got, text)
 	}
-	want := []string{"true /{id}/git-upload-pack", "false /12345/git-upload-pack", "false /67890/git-upload-pack"}
+	want := []string{"true /{id}/git-upload-pack", "false /12345/git-upload-pack",
+		"false /67890/git-upload-pack /67890/info/refs", "false /app/git-upload-pack /app/info/refs",
+		"false /docs/info/refs"}
 	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("got %q", got)
 	}

@@ -32,12 +32,6 @@ func dialect(r ledger.Record) string {
 	return ""
 }
 
-// fetches reports whether git negotiates a fetch, which reads (gitprotocol-http(5)).
-func fetches(r ledger.Record) bool {
-	return r.Method == http.MethodPost && strings.HasSuffix(r.Path, "/git-upload-pack") &&
-		r.Carries == "application/x-git-upload-pack-request"
-}
-
 func operation(method, path string) string {
 	verb := map[string]string{http.MethodPost: "create", http.MethodDelete: "delete"}[method]
 	return word(cmp.Or(verb, "update") + " " + words(path))

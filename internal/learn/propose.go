@@ -153,10 +153,10 @@ func (s *seen) group(server bool) string {
 		return strings.Join([]string{s.origin, "2", r.Path}, "\x00")
 	case len(r.GraphQL) > 0:
 		return strings.Join([]string{s.origin, "4", r.Path, fmt.Sprint(mutates(r))}, "\x00")
+	case fetched(r) != "":
+		return strings.Join([]string{s.origin, "5", fetched(r)}, "\x00")
 	case match.IsRead(r.Method):
 		return strings.Join([]string{s.origin, "0", template(r.Path)}, "\x00")
-	case fetches(r):
-		return strings.Join([]string{s.origin, "5", r.Path}, "\x00")
 	}
 	return strings.Join([]string{s.origin, "1", template(r.Path), r.Method}, "\x00")
 }
@@ -226,12 +226,12 @@ func propose(calls []*seen, servers map[string]map[string]string, templates map[
 		p.server(r.Path, names)
 	case len(r.GraphQL) > 0:
 		p.graphQL(r, names)
+	case fetched(r) != "":
+		p.fetch(fetched(r), names)
 	case match.IsRead(r.Method):
 		p.reads(names)
 	case dialect(r) != "":
 		p.model(r, names)
-	case fetches(r):
-		p.fetch(r, names)
 	default:
 		p.post(r, templates[calls[0].origin+" "+r.Method], names)
 	}
@@ -383,13 +383,6 @@ func (p *Proposal) post(r ledger.Record, others []string, names namer) {
 		return !alike(path, t) && t != path
 	}))
 	p.Wide = []Rule{wide}
-}
-
-func (p *Proposal) fetch(r ledger.Record, names namer) {
-	p.About = fmt.Sprintf("fetches of the git repository %s%s, by POST with a body that passes unread", p.Host,
-		strings.TrimSuffix(r.Path, "/git-upload-pack"))
-	rule := Rule{Name: names.name(p.Host, "fetch"), Match: Match{URL: p.Host + r.Path, Methods: []string{r.Method}}}
-	p.Narrow, p.Normal, p.Wide = []Rule{rule}, []Rule{rule}, []Rule{rule}
 }
 
 func (p *Proposal) model(r ledger.Record, names namer) {

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// WriteByProxy is Write for the connection layer of the proxy. A client that asked for a tunnel shows at most the
+// AnswerByProxy is Answer for the connection layer of the proxy. A client that asked for a tunnel shows at most the
 // status line: if w has a method SetReason(string), it gets the reason phrase.
-func (d Details) WriteByProxy(w http.ResponseWriter) {
+func (d Details) AnswerByProxy(w http.ResponseWriter, r *http.Request) {
 	if line, ok := w.(interface{ SetReason(string) }); ok {
 		line.SetReason(d.reason())
 	}
-	d.Write(w)
+	d.Answer(w, r)
 }
 
 const maxReason = 300

@@ -36,7 +36,7 @@ func TestReason(t *testing.T) {
 			"egress_denied: " + strings.Repeat("a", 300-len("egress_denied: ...")) + "..."},
 	} {
 		w := &statusLine{ResponseRecorder: httptest.NewRecorder()}
-		problem.ForAgent(tt.err, "post_1").WriteByProxy(w)
+		problem.ForAgent(tt.err, "post_1").AnswerByProxy(w, httptest.NewRequest("CONNECT", "a.example:443", nil))
 		if w.reason != tt.reason {
 			t.Errorf("the reason is %q, want %q", w.reason, tt.reason)
 		}

@@ -152,7 +152,7 @@ var table = collect(map[string][]row{
 		{"upstream_unreachable", 502, agents, "No connection to the upstream",
 			"Check its port and network policies; nothing was sent."},
 		{"upstream_certificate_untrusted", 502, agents, "The upstream's certificate could not be verified",
-			"Add its CA to upstreams; nothing was sent."},
+			"Renew it, or add its CA to upstreams; nothing was sent."},
 		{"upstream_tls_failed", 502, agents, "The TLS handshake with the upstream failed",
 			"Check the upstream's TLS; nothing was sent."},
 		{"upstream_client_refused", 502, agents, "The upstream does not take the client certificate",

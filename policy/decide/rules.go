@@ -54,6 +54,9 @@ type Rules struct {
 	hash           string
 }
 
+// Allows reports whether any rule allows.
+func (r *Rules) Allows() bool { return len(r.allows) > 0 }
+
 type rule struct {
 	name    string
 	program cel.Program

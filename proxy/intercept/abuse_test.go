@@ -49,7 +49,7 @@ func halfOpen(t *testing.T) {
 	opened := make(map[string]net.Conn)
 	for name, open := range map[string]func() net.Conn{
 		"connection":                             r.Dial,
-		"a client of a server that speaks first": r.Redirect("192.0.2.7:25"),
+		"a client of a server that speaks first": r.Redirect("192.0.2.7:3306"),
 		"tunnel":                                 func() net.Conn { return r.Connect("a.example:443") },
 		"handshake that has begun": func() net.Conn {
 			c := r.Connect("a.example:443")

@@ -168,13 +168,20 @@ func (c *conn) begin() error {
 	if redirected {
 		patience = o.Limits.HandshakeTimeout
 	}
+	if greetings[c.route.Original.Port()] != "" {
+		patience = min(patience, greetingPatience)
+	}
 	_ = c.socket.SetReadDeadline(o.Now().Add(patience))
 	first, err := c.socket.peek(1)
 	switch {
 	case redirected && errors.Is(err, os.ErrDeadlineExceeded):
-		return refusal.New("not_http",
-			"the client sent nothing to %s within %s; perhaps it waits for the server to speak first", c.route.Original,
-			patience)
+		err := refusal.New("not_http",
+			"the client sent nothing to %s within %s; perhaps it waits for the server to speak first, but only HTTPS and HTTP "+
+				"can pass", c.route.Original, patience)
+		if c.greet(c.socket, err) {
+			return errSilent
+		}
+		return err
 	case err != nil:
 		return errSilent
 	}
@@ -208,6 +215,9 @@ func (c *conn) handshake() error {
 		return cmp.Or(c.refused, c.denied, handshakeRefusal(cmp.Or(context.Cause(ctx), err), c.route.Target))
 	}
 	c.trusted()
+	if c.denied != nil && c.greet(over, c.denied) {
+		return c.denied // recorded before
+	}
 	c.route.Intercepted = true
 	c.Conn = over
 	c.http1 = newHTTP1Reader(over, c.p.o.Limits.HeaderBytes)

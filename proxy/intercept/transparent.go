@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -93,7 +94,8 @@ func (p *Proxy) redirected(c *conn, original netip.AddrPort) {
 func connectRequest(route Route) *http.Request {
 	authority := route.Target.Address()
 	r := &http.Request{
-		Method: http.MethodConnect, Host: authority, RequestURI: authority, Header: make(http.Header),
+		Method: http.MethodConnect, URL: &url.URL{Host: authority}, Host: authority, RequestURI: authority,
+		Header: make(http.Header),
 	}
 	return r.WithContext(WithRoute(context.Background(), route))
 }

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/crypto/cryptobyte"
 
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/resolver"
 	"github.com/actionproof/mediator/proxy/intercept"
@@ -154,6 +155,34 @@ func TestRedirectedHostThatIsRefused(t *testing.T) {
 		for range 2 {
 			resp, err := client.Get("https://refused.example/")
 			wantAnswer(t, resp, err, "egress_denied")
+		}
+	}
+}
+
+// A client that waits for the server to speak reads why its connection is refused.
+func TestGreetings(t *testing.T) {
+	for _, tt := range []struct {
+		at, want string
+		tls      bool
+	}{
+		{"192.0.2.7:587", "554 not_http: ", false}, {"192.0.2.7:143", "* BYE not_http: ", false},
+		{"192.0.2.7:465", "554 egress_denied: ", true}, {"192.0.2.7:995", "-ERR egress_denied: ", true},
+	} {
+		r := newRig(t, func(o *intercept.Options) {
+			o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request got through") })
+			o.Connect = func(*http.Request, upstream.Target) (context.Context, error) {
+				return nil, refusal.New("egress_denied", "denied")
+			}
+			o.Refuse = func(w http.ResponseWriter, r *http.Request, err error) {
+				problem.ForAgent(err, "").AnswerByProxy(w, r)
+			}
+		})
+		c := r.Redirect(tt.at)()
+		if tt.tls {
+			c = tls.Client(c, &tls.Config{InsecureSkipVerify: true, ServerName: "mail.example"})
+		}
+		if said, err := io.ReadAll(c); !strings.HasPrefix(string(said), tt.want) || !strings.HasSuffix(string(said), "\r\n") {
+			t.Errorf("%s: %q, %v", tt.at, said, err)
 		}
 	}
 }

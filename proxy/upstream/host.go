@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"crypto/x509"
+	"fmt"
 	"net/netip"
 	"slices"
 )
@@ -17,6 +18,15 @@ type Host struct {
 	Networks []netip.Prefix
 	// RootCAs verify the certificate in place of the default roots, if set.
 	RootCAs *x509.CertPool
+}
+
+// CheckAddress refuses an Address to which every call would be refused.
+func (h *Host) CheckAddress() error {
+	if h.Address.IsValid() && !dialable(h.Address.Addr(), h.Networks) {
+		return fmt.Errorf("%s is not public (class %s): list its range in networks, unless it is that of a metadata service",
+			h.Address.Addr(), classifyAddr(h.Address.Addr()))
+	}
+	return nil
 }
 
 func findHost(list []Host, host string, port uint16) (Host, int) {

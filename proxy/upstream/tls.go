@@ -82,10 +82,26 @@ func handshakeFailure(host string, err error) error {
 	switch {
 	case errors.As(err, &untrusted):
 		return upstreamError{refusal.New("upstream_certificate_untrusted",
-			"the certificate of %s could not be verified", host).ForOperator("%.300q", untrusted.Err), err}
+			"the certificate of %s %s", host, unfitness(untrusted.Err)).ForOperator("%.300q", untrusted.Err), err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return upstreamError{refusal.New("upstream_tls_failed", "%s did not complete the TLS handshake in time", host), err}
 	}
 	said, _ := wire.HandshakeFailure(err, host)
 	return upstreamError{refusal.New("upstream_tls_failed", "the TLS handshake with %s failed: %s", host, said), err}
+}
+
+// unfitness says why a certificate is not accepted, without its contents.
+func unfitness(err error) string {
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch {
+	case errors.As(err, &authority):
+		return "has an unknown CA"
+	case errors.As(err, &name):
+		return "is for another name"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		return "has expired, or is not valid yet"
+	}
+	return "could not be verified"
 }

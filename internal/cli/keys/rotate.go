@@ -47,7 +47,8 @@ func keysRotate() *cobra.Command {
 		Example: `  mediator keys rotate runtime-key --address https://vault.example:8200 --token-file owner-token
   mediator keys rotate --all --retire-after 10m --address https://vault.example:8200 --token-file owner-token \
       --from unix:/run/mediator/admin.sock --from unix:/run/mediator/trigger.sock \
-      --from unix:/run/mediator/control.sock`,
+      --from unix:/run/mediator/control.sock
+  # Keys in memory, as of mediator dev, are new at each start of their process.`,
 		Long: `Gives a key of Vault's Transit engine a new version. Processes sign with it once keys certify has certified it
 and every verifier knows it. Signatures of older versions are valid until they expire or the version is retired. --all
 rotates every key of the processes of --from.

@@ -13,7 +13,7 @@ type Duration time.Duration
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	if err != nil || parsed < 0 {
-		return fmt.Errorf("must be a duration such as 15s, not %.40q", text)
+		return fmt.Errorf("must be a duration such as 15s or 24h, not %.40q", text)
 	}
 	if parsed == 0 {
 		return errors.New("must be above 0s; leave it out for the default")

@@ -397,6 +397,8 @@ class Adapters(unittest.TestCase):
         answer = TestClient(parsed).post("/posts", content=BODY, headers=KIT.headers(gate, "POST", "/posts", BODY))
         self.assertEqual((answer.status_code, answer.json()["code"]), (400, "content_incomplete"))
         self.assertIn("before every body parser", answer.json()["detail"])
+        self.assertEqual(answer.json()["message"], answer.json()["detail"])
+        self.assertEqual(answer.headers["content-type"], "application/problem+json; charset=utf-8")
         response: list[str] = []
         routes = {"POST /posts": route(gate)}
         inner: Any = None

@@ -35,13 +35,15 @@ export interface Answer { status: number; headers: Record<string, string>; body:
 /** The problem document (RFC 9457) of a code. */
 export function problemOf(code: string, sentence?: string): Answer {
   const status = STATUS[code] ?? 403;
-  const headers: Record<string, string> = { 'content-type': 'application/problem+json', 'cache-control': 'no-store' };
+  const headers: Record<string, string> = { 'content-type': 'application/problem+json; charset=utf-8',
+    'cache-control': 'no-store' };
   if (code === 'proof_missing') headers['www-authenticate'] = 'ActionProof';
   const type = `https://github.com/actionproof/mediator/blob/main/docs/errors.md#${code}`;
   const title = `The evidence of this post is not accepted: ${code}`;
   const detail = sentence ?? title;
   return { status, headers,
-    body: `${JSON.stringify({ type, title, status, detail, code, step: 'gate', remedy: '' })}\n` };
+    body: `${JSON.stringify({ type, title, status, detail, code, step: 'gate', remedy: '', message: detail,
+      error: { code, message: detail } })}\n` };
 }
 
 /** A verdict for a request whose body could not be had. */

@@ -95,10 +95,11 @@ def document(code: str, detail: str) -> tuple[int, list[tuple[str, str]], bytes]
     said = detail if public and detail and code != "internal" else title
     body = {
         "type": "https://github.com/actionproof/mediator/blob/main/docs/errors.md#" + code,
-        "title": title, "status": status, "detail": said, "code": code, "error": {"code": code, "message": said},
+        "title": title, "status": status, "detail": said, "code": code, "message": said,
+        "error": {"code": code, "message": said},
     }
     headers = [
-        ("content-type", "application/problem+json"), ("cache-control", "no-store"),
+        ("content-type", "application/problem+json; charset=utf-8"), ("cache-control", "no-store"),
         ("x-content-type-options", "nosniff"),
     ]
     if code == "proof_missing":
