@@ -45,12 +45,16 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 	}
 	return s.step(ctx, func(t *turn) error {
 		if state, _ := t.Dispute(id); !state.Has(hash) {
-			if err := t.add(t.Vote(id, d.Court, decision, t.now)); err != nil {
+			vote, err := t.Vote(id, d.Court, decision, t.now)
+			if err == nil {
+				err = t.Add(vote)
+			}
+			if err != nil {
 				return err
 			}
 		}
 		if e, ok := t.Decided(id, d.Court, d.Rules, t.now); ok {
-			return t.end(ctx, e, nil) // if this fails, the vote stays, and Settle does it
+			return t.end(ctx, e) // if this fails, the vote stays, and Settle does it
 		}
 		return nil
 	}, dispute.RowsOf("", id)...)

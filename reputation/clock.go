@@ -104,7 +104,10 @@ func (s *Service) setBack(ctx context.Context, token string) (log accrual.Log, e
 	}
 	s.docket.clock.believe(seen)
 	return log, s.step(ctx, func(t *turn) error {
-		err := t.add(t.SetBack(token, seen.shown))
+		e, err := t.SetBack(token, seen.shown)
+		if err == nil {
+			err = t.Add(e)
+		}
 		log = t.Log()
 		return err
 	})

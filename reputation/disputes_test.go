@@ -83,23 +83,10 @@ func (c *court) reputation(t *testing.T, agent string) accrual.Claims {
 	return claims
 }
 
-// recorded remembers the rows that were put.
-type recorded struct {
-	*dispute.Memory
-	all map[string]dispute.Row
-}
-
-func (r *recorded) Put(row dispute.Row) error {
-	r.all[row.ID] = row
-	return r.Memory.Put(row)
-}
-
 // entries are those of the disputes' log, from which the stored state follows.
 func (c *court) entries(t *testing.T) (all []dispute.Entry) {
 	t.Helper()
-	rows := &recorded{dispute.NewMemory(), make(map[string]dispute.Row)}
-	book, err := dispute.Open(rows)
-	must(t, err)
+	book := dispute.NewBook()
 	steps, err := c.Store.Steps(t.Context(), 1, store.MaxEntries)
 	must(t, err)
 	for _, text := range steps {
@@ -111,13 +98,12 @@ func (c *court) entries(t *testing.T) (all []dispute.Entry) {
 	}
 	must(t, c.Check(t.Context()))
 	stored := c.Store.Look(t.Context()) // the state follows from the log
-	for _, r := range rows.all {
+	for _, r := range book.Changed() {
 		want, err := json.Marshal(r.Value)
 		must(t, err)
-		var got json.RawMessage
-		_, err = stored.Row(r.ID, &got)
+		got, err := stored.Read(r.ID)
 		must(t, err)
-		check.WantEqual(t, string(got), string(want))
+		check.WantEqual(t, got, []dispute.Stored{{ID: r.ID, Text: string(want)}})
 		if r.Queue != "" {
 			waiting, err := stored.Queued(r.Queue, r.Due, 1000)
 			must(t, err)

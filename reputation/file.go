@@ -84,11 +84,11 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 		}
 		switch {
 		case refused != nil:
-			return errors.Join(t.add(*e, nil), refused)
+			return errors.Join(t.Add(*e), refused)
 		case e.Appealed != nil:
-			return t.add(*e, nil, store.Document{ID: appealDocument + id, Text: document})
+			return t.Add(*e, store.Document{ID: appealDocument + id, Text: document})
 		}
-		return t.add(*e, nil, store.Document{ID: filingDocument + id, Text: document})
+		return t.Add(*e, store.Document{ID: filingDocument + id, Text: document})
 	}, book.RowsOf(filing)...)
 }
 

@@ -61,7 +61,7 @@ func (s *Service) publish(ctx context.Context, from Spoken) (id string, err erro
 		if err != nil || e == nil {
 			return err
 		}
-		return t.add(*e, nil, store.Document{ID: signalDocument + signal.SignalID, Text: document})
+		return t.Add(*e, store.Document{ID: signalDocument + signal.SignalID, Text: document})
 	}, dispute.RowsOf(signal.SignalID, "", signal.AgentID)...)
 }
 

@@ -71,10 +71,9 @@ func (s *Service) endings(ctx context.Context) error {
 		e, ok := t.Decided(id, d.Court, d.Rules, t.now)
 		switch {
 		case ok:
-			return t.end(ctx, e, nil)
+			return t.end(ctx, e)
 		case t.Late(id, t.now):
-			e, err := t.Expire(id, t.now)
-			return t.end(ctx, e, err)
+			return t.end(ctx, t.Expire(id, t.now))
 		}
 		return nil // the arbiters do not agree yet
 	}
@@ -82,13 +81,13 @@ func (s *Service) endings(ctx context.Context) error {
 		if signal, _ := t.Signal(id); signal.Final {
 			return nil
 		}
-		return t.add(t.Finalise(id, t.now))
+		return t.Add(t.Finalise(id, t.now))
 	}
 	stand := func(t *turn, id string) error {
 		if state, _ := t.Dispute(id); !state.Appealable {
 			return nil
 		}
-		return t.add(t.Stand(id, t.now))
+		return t.Add(t.Stand(id, t.now))
 	}
 	var failed []error
 	for _, kind := range []struct {
@@ -110,7 +109,7 @@ func (s *Service) endings(ctx context.Context) error {
 		for len(due) > 0 {
 			err := s.step(ctx, func(t *turn) error {
 				// It skips what replicas have ended, so that each turn ends something.
-				for first := true; len(due) > 0 && (first || len(t.made) == 0 && !t.long()); first = false {
+				for first := true; len(due) > 0 && (first || len(t.Taken()) == 0 && !t.long()); first = false {
 					if err := t.fetch(due[:min(maxEnds, len(due))]); err != nil {
 						return err
 					}
@@ -137,7 +136,7 @@ func (t *turn) fetch(due []dispute.Waiting) error {
 	for _, one := range due {
 		ids = append(ids, dispute.RowsOf(one.ID, one.ID)...)
 	}
-	if err := t.rows.Fetch(ids...); err != nil {
+	if err := t.Fetch(ids...); err != nil {
 		return err
 	}
 	for _, one := range due {
@@ -148,15 +147,11 @@ func (t *turn) fetch(due []dispute.Waiting) error {
 			parties = append(parties, d.Challenger, d.Target)
 		}
 	}
-	return t.rows.Fetch(dispute.RowsOf("", "", parties...)...)
+	return t.Fetch(dispute.RowsOf("", "", parties...)...)
 }
 
-// end adds the end of a dispute, unless err prevents it. It signs the resolution first, so that no resolved dispute
-// lacks one.
-func (t *turn) end(ctx context.Context, e dispute.Entry, err error) error {
-	if err != nil {
-		return err
-	}
+// end adds the end of a dispute. It signs the resolution first, so that no resolved dispute lacks one.
+func (t *turn) end(ctx context.Context, e dispute.Entry) error {
 	id := e.Resolved.DisputeID
 	next, err := t.Next(e)
 	if err != nil {
@@ -169,5 +164,5 @@ func (t *turn) end(ctx context.Context, e dispute.Entry, err error) error {
 	if err != nil {
 		return err
 	}
-	return t.take(next, store.Document{ID: resolutionDocument + id, Text: token})
+	return t.Take(next, store.Document{ID: resolutionDocument + id, Text: token})
 }

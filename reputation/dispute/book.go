@@ -1,6 +1,7 @@
 package dispute
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,11 +13,13 @@ import (
 	"github.com/actionproof/mediator/translog"
 )
 
-// Book is the state of a node's log, read from its rows when it is needed. It is not safe for concurrent use.
+// Book is the state of a node's log. It reads stored rows when it needs them, and keeps what it reads or changes. It is
+// not safe for concurrent use.
 type Book struct {
-	rows  Rows
-	state state
-	err   error // of the rows
+	stored Rows // nil if all rows are in memory
+	rows   map[string]*row
+	state  state
+	err    error // of the stored rows
 }
 
 // SignalState is a signal and its state.
@@ -104,12 +107,13 @@ type Step struct {
 }
 
 // NewBook returns the empty log, in memory.
-func NewBook() *Book { return &Book{rows: NewMemory()} }
+func NewBook() *Book { return &Book{rows: make(map[string]*row)} }
 
-// Open returns the book with these rows.
-func Open(rows Rows) (*Book, error) {
-	b := &Book{rows: rows}
-	b.load(RowLog, &b.state)
+// Open returns the book with these rows. It reads [RowLog] alone, and first.
+func Open(stored Rows) (*Book, error) {
+	b := NewBook()
+	b.stored = stored
+	b.state = *cmp.Or(loaded[state](b, RowLog), new(state))
 	return b, b.err
 }
 
