@@ -51,19 +51,9 @@ const (
 // account is the log of an agent.
 type account struct {
 	agent accrual.Agent
-	log   *accrual.Account // nil if it must be read from the start
-	texts int              // bytes of its entries
-	rated *rating.Account  // of the same entries
+	log   *rating.Account // nil if it must be read from the start
+	texts int             // bytes of its entries
 	last  reusable[Reputed]
-}
-
-// add reports whether the entry says anything new.
-func (a *account) add(e accrual.Entry) (added bool, err error) {
-	added, err = a.log.Add(e)
-	if added {
-		a.rated.Add(e)
-	}
-	return added, err
 }
 
 // goOn returns the entry as stored, or nil if it says nothing new.
@@ -72,7 +62,7 @@ func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if added, err := a.add(e); err != nil || !added {
+	if added, err := a.log.Add(e); err != nil || !added {
 		return nil, err
 	}
 	a.texts += len(text)
@@ -81,7 +71,7 @@ func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
 }
 
 func (a *account) rating(now time.Time) *accrual.Rated {
-	r := a.rated.Rating(now.Unix())
+	r := a.log.Rating(now.Unix())
 	if !r.Measured {
 		return nil
 	}
@@ -106,10 +96,10 @@ func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account,
 
 func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	if a.log == nil {
-		if a.log, err = accrual.NewAccount(a.agent); err != nil {
+		if a.log, err = rating.NewAccount(a.agent, autonomy.ScoringHash); err != nil {
 			return err
 		}
-		a.rated, a.texts = rating.NewAccount(a.agent, autonomy.ScoringHash), 0
+		a.texts = 0
 	}
 	for more := true; more; {
 		entries, err := s.o.Store.Entries(ctx, a.agent.String(), a.log.Log().Entries+1)
@@ -121,7 +111,7 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 			if err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}
-			if _, err := a.add(e); err != nil {
+			if _, err := a.log.Add(e); err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}
 			// Finds gaps and changed entries, not a log that was written anew.
@@ -256,41 +246,48 @@ func (s *Service) enterOf(ctx context.Context, owner string) error {
 
 // enter skips a session for good if its receipts are no longer trusted.
 func (s *Service) enter(ctx context.Context, one store.Session) error {
-	scored, err := s.scored(ctx, one)
+	scored, sample, err := s.scored(ctx, one)
 	if err == nil {
-		return s.enterScored(ctx, one, scored)
+		return s.enterScored(ctx, one, scored, sample)
 	}
 	var refused *refusal.Refusal
 	if !errors.As(err, &refused) || refused.Code() == errBusy.Code() || refused.Code() == "owner_unknown" {
 		return err
 	}
-	return s.passOver(ctx, one, err)
+	return s.passOver(ctx, one, "", err)
 }
 
-// scored returns the log's score of a closed session, or [store.ErrMoved] if the session has changed.
-func (s *Service) scored(ctx context.Context, one store.Session) (*accrual.Session, error) {
+// scored returns the log's score of a closed session, and its sample, or [store.ErrMoved] if the session has changed.
+func (s *Service) scored(ctx context.Context, one store.Session) (scored *accrual.Session, sample string, err error) {
 	r, release, err := s.read(ctx, one)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer release()
 	if r.measured.Len()+1 != one.Next || !r.measured.Closed() {
-		return nil, store.ErrMoved
+		return nil, "", store.ErrMoved
 	}
 	challenges, baseline, hash, err := s.beside(ctx, r.key)
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	if taken := r.measured.Sample(); len(taken.Models) > 0 {
+		text, err := json.Marshal(taken)
+		if err != nil {
+			return nil, "", err
+		}
+		sample = string(text)
 	}
 	c := autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline))
 	return &accrual.Session{
 		ID: one.Session, EventID: r.measured.Event(), Score: accrual.Round(c.Composite),
 		Coverage:    accrual.Round(c.Coverage.Share),
 		ScoringHash: c.ScoringHash, Interactions: c.N, Hosts: c.ModelHosts,
-	}, nil
+	}, sample, nil
 }
 
 // enterScored enters a session unless the log has the same already.
-func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session) error {
+func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session, sample string) error {
 	a, release, err := s.account(ctx, accrual.Agent{Owner: one.Owner, Subject: one.Agent})
 	if err != nil {
 		return err
@@ -299,12 +296,12 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 	entry, err := a.goOn(accrual.Entry{At: s.o.Now().Unix(), Session: scored})
 	switch {
 	case err != nil:
-		return s.passOver(ctx, one, err)
+		return s.passOver(ctx, one, sample, err)
 	case entry == nil:
-		return s.o.Store.Enter(ctx, one, nil)
+		return s.o.Store.Enter(ctx, one, sample, nil)
 	}
 	failpoint.Reach("session scored")
-	if err := s.o.Store.Enter(ctx, one, entry); err != nil {
+	if err := s.o.Store.Enter(ctx, one, sample, entry); err != nil {
 		a.log = nil // its last entry may not have been stored
 		return err
 	}
@@ -313,8 +310,8 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 }
 
 // passOver marks a session as handled although no log takes it.
-func (s *Service) passOver(ctx context.Context, one store.Session, because error) error {
+func (s *Service) passOver(ctx context.Context, one store.Session, sample string, because error) error {
 	s.o.Log.Warn("a closed session was not entered in the log of its agent",
 		zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(because))
-	return s.o.Store.Enter(ctx, one, nil)
+	return s.o.Store.Enter(ctx, one, sample, nil)
 }

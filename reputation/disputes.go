@@ -98,12 +98,10 @@ func (s *Service) openBook(ctx context.Context) (*dispute.Book, error) {
 
 // turn is the log of disputes while it belongs to one transaction.
 type turn struct {
-	*dispute.Book
+	*store.Turn
 	s     *Service
-	rows  *store.Turn
 	now   time.Time
 	began time.Time
-	made  []dispute.Entry
 }
 
 // turnTime bounds what begins in one turn: a slow signer must not hold the log until the database gives up.
@@ -184,21 +182,18 @@ func (s *Service) turn(ctx context.Context) {
 	}
 	var calls []*call
 	t := &turn{s: s}
-	err := s.o.Store.Turn(ctx, func(rows *store.Turn) (err error) {
-		t.rows, t.began = rows, time.Now() // it has the log now
-		calls = d.next()                   // more have come while it waited for replicas
+	err := s.o.Store.Turn(ctx, func(of *store.Turn) (err error) {
+		t.Turn, t.began = of, time.Now() // it has the log now
+		calls = d.next()                 // more have come while it waited for replicas
 		var reads []string
 		for _, c := range calls {
 			reads = append(reads, c.rows...)
 		}
-		if err := rows.Fetch(reads...); err != nil {
-			return err
-		}
-		if t.Book, err = dispute.Open(rows); err != nil {
+		if err := t.Fetch(reads...); err != nil {
 			return err
 		}
 		// In the turn, so that no one waits for it with an old time.
-		if t.now, err = d.clock.now(rows.Context()); err != nil {
+		if t.now, err = d.clock.now(t.Context()); err != nil {
 			return err
 		}
 		for i, c := range calls {
@@ -215,15 +210,15 @@ func (s *Service) turn(ctx context.Context) {
 		failpoint.Reach("step judged")
 		return nil
 	})
-	if t.rows == nil { // it did not get the log
+	if t.Turn == nil { // it did not get the log
 		calls = d.next()
 	} else {
 		s.metrics.turns.Add(time.Since(t.began).Seconds())
 	}
 	if err == nil {
 		failpoint.Reach("step made")
-		for _, e := range t.made {
-			s.metrics.steps.WithLabelValues(stepOf(e)).Inc()
+		for _, step := range t.Taken() {
+			s.metrics.steps.WithLabelValues(stepOf(step.Entry)).Inc()
 		}
 	}
 	for _, c := range calls {
@@ -232,26 +227,6 @@ func (s *Service) turn(ctx context.Context) {
 		}
 		c.done <- c.said
 	}
-}
-
-// add adds an entry with its documents, unless err prevents it.
-func (t *turn) add(e dispute.Entry, err error, documents ...store.Document) error {
-	if err != nil {
-		return err
-	}
-	next, err := t.Next(e)
-	if err != nil {
-		return err
-	}
-	return t.take(next, documents...)
-}
-
-func (t *turn) take(next dispute.Step, documents ...store.Document) error {
-	if err := t.rows.Add(next, documents...); err != nil {
-		return err
-	}
-	t.made = append(t.made, next.Entry)
-	return t.Take(next)
 }
 
 func stepOf(e dispute.Entry) string {

@@ -6,7 +6,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/translog"
 )
@@ -89,11 +88,7 @@ func (s *Service) Check(ctx context.Context) error {
 	if s.o.Disputes == nil {
 		return nil
 	}
-	return s.o.Store.Turn(ctx, func(rows *store.Turn) error { // in which no replica adds to the log
-		book, err := dispute.Open(rows)
-		if err != nil {
-			return err
-		}
-		return book.Tree().Check(steps{ctx, s.o.Store})
+	return s.o.Store.Turn(ctx, func(t *store.Turn) error { // in which no replica adds to the log
+		return t.Tree().Check(steps{ctx, s.o.Store})
 	})
 }

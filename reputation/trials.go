@@ -145,12 +145,11 @@ func (s *Service) try(ctx context.Context, id string) error {
 		case state.Status == dispute.StatusResolved:
 			return nil
 		case ended:
-			e, err := t.End(id, finding, t.now)
-			return t.end(ctx, e, err)
+			return t.end(ctx, t.End(id, finding, t.now))
 		case state.Status != dispute.StatusPending:
 			return nil
 		}
-		return t.add(t.Review(id, t.now))
+		return t.Add(t.Review(id, t.now))
 	})
 }
 
@@ -165,8 +164,7 @@ func (s *Service) giveUp(ctx context.Context, id, reason string, after time.Dura
 		}
 		s.o.Log.Error("a dispute ends without a judgement",
 			zap.String("dispute", id), zap.String("reason", reason), zap.Error(because))
-		e, err := t.End(id, dispute.Finding{Outcome: accrual.Inconclusive, Reason: reason}, t.now)
-		return t.end(ctx, e, err)
+		return t.end(ctx, t.End(id, dispute.Finding{Outcome: accrual.Inconclusive, Reason: reason}, t.now))
 	})
 }
 

@@ -30,6 +30,8 @@ type Schema struct {
 	Tables string
 	// Missing is the error of [One] for no row.
 	Missing error
+	// Existing opens what exists, to read it: neither a schema nor a file is made.
+	Existing bool
 	// Frequent are the statements of writes that SQLite parses only once, because parsing costs more than running.
 	Frequent []string
 }
@@ -50,22 +52,11 @@ type DB struct {
 
 // Open opens the schema in the PostgreSQL database that dsn names, or without a dsn the SQLite file at path.
 func Open(ctx context.Context, path, dsn string, s Schema) (*DB, error) {
-	return open(ctx, path, dsn, s, postgres.OpenDB)
-}
-
-// OpenExisting is [Open] for what exists, to read it: it makes neither a schema nor a file.
-func OpenExisting(ctx context.Context, path, dsn string, s Schema) (*DB, error) {
-	if dsn == "" {
-		if _, err := os.Stat(path); err != nil {
-			return nil, err
-		}
-	}
-	return open(ctx, path, dsn, s, postgres.OpenReadOnly)
-}
-
-func open(ctx context.Context, path, dsn string, s Schema,
-	inDatabase func(context.Context, string, postgres.Schema) (*postgres.DB, error)) (*DB, error) {
 	if dsn != "" {
+		inDatabase := postgres.OpenDB
+		if s.Existing {
+			inDatabase = postgres.OpenReadOnly
+		}
 		d, err := inDatabase(ctx, dsn, postgres.Schema{
 			Name: s.Name, Version: s.Version, Statements: inPostgres.Replace(s.Tables), Forgets: s.Forgets,
 		})
@@ -73,6 +64,11 @@ func open(ctx context.Context, path, dsn string, s Schema,
 			return nil, err
 		}
 		return &DB{missing: s.Missing, read: d.Read(), write: d.Write, close: d.Close, shared: d}, nil
+	}
+	if s.Existing {
+		if _, err := os.Stat(path); err != nil {
+			return nil, err
+		}
 	}
 	f, err := sqlite.OpenDB(ctx, path, sqlite.Schema{Version: s.Version, Statements: s.Tables, Forgets: s.Forgets})
 	if err != nil {
@@ -276,6 +272,26 @@ func Storable(text string) bool { return utf8.ValidString(text) && !strings.Cont
 // One returns the first row of a query, or Schema.Missing. See [Many].
 func One[T any](ctx context.Context, d *DB, doing, query string, args ...any) (one T, err error) {
 	all, err := Many[T](ctx, d, doing, query, args...)
+	return first(d, all, err)
+}
+
+// Objects returns the rows of a query whose one column has the JSON of a T. See [Many].
+func Objects[T any](ctx context.Context, d *DB, doing, query string, args ...any) ([]T, error) {
+	texts, err := Many[string](ctx, d, doing, query, args...)
+	all := make([]T, len(texts))
+	for i, text := range texts {
+		err = errors.Join(err, json.Unmarshal([]byte(text), &all[i]))
+	}
+	return all, err
+}
+
+// Object returns the first of [Objects], or Schema.Missing.
+func Object[T any](ctx context.Context, d *DB, doing, query string, args ...any) (one T, err error) {
+	all, err := Objects[T](ctx, d, doing, query, args...)
+	return first(d, all, err)
+}
+
+func first[T any](d *DB, all []T, err error) (one T, _ error) {
 	switch {
 	case err != nil:
 		return one, err

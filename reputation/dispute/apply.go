@@ -92,14 +92,15 @@ func (b *Book) admitsOpened(o *Opened, at int64) error {
 
 // repeated returns the id of an earlier dispute that says the same, or nothing. An inconclusive dispute can be
 // repeated: a party must not escape by holding back what would have decided it.
-func (b *Book) repeated(substance string) (id string) {
-	if !b.load(rowSubstance+substance, &id) {
+func (b *Book) repeated(substance string) string {
+	id := loaded[string](b, rowSubstance+substance)
+	if id == nil {
 		return ""
 	}
-	if d := b.dispute(id); d != nil && d.Status == StatusResolved && d.Resolved.Outcome == accrual.Inconclusive {
+	if d := b.dispute(*id); d != nil && d.Status == StatusResolved && d.Resolved.Outcome == accrual.Inconclusive {
 		return ""
 	}
-	return id
+	return *id
 }
 
 // admitsResolved checks who may end a dispute: rules for receipts, arbiters who agree for general disputes, and the

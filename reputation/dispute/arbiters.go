@@ -71,10 +71,10 @@ func (b *Book) Vote(id string, court Court, decision evidence.Opened[Decision], 
 	case slices.ContainsFunc(d.Votes, func(v Voted) bool { return v.Arbiter == decision.KeyID() }):
 		return Entry{}, refusal.New("dispute_closed", "the arbiter has decided this dispute already")
 	}
-	return b.checked(Entry{At: b.Time(now), Voted: &Voted{
+	return Entry{At: b.Time(now), Voted: &Voted{
 		DisputeID: id, Arbiter: decision.KeyID(), Decision: decision.Hash(), Outcome: c.Outcome, Reason: c.Reason,
 		Malicious: c.Malicious,
-	}})
+	}}, nil
 }
 
 // Has reports whether a decision is noted, or has resolved the dispute.
@@ -136,10 +136,9 @@ func (b *Book) appeal(r Rules, c *Challenge, hash string, now time.Time) (id str
 	case d.Resolved.Outcome == accrual.Inconclusive || c.ChallengerID != loser || c.TargetID != winner:
 		return "", nil, refusal.New("dispute_refused", "only the agent that has lost the dispute %s can appeal against it", id)
 	}
-	entry, err := b.checked(Entry{At: b.Time(now), Appealed: &Appealed{
+	return id, &Entry{At: b.Time(now), Appealed: &Appealed{
 		DisputeID: id, Document: hash, Deadline: b.Time(now) + seconds(r.Deadline),
-	}})
-	return id, &entry, err
+	}}, nil
 }
 
 // partial reports whether the arbiter belongs to an agent or its owner.

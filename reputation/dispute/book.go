@@ -1,6 +1,7 @@
 package dispute
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,11 +13,13 @@ import (
 	"github.com/actionproof/mediator/translog"
 )
 
-// Book is the state of a node's log, read from its rows when it is needed. It is not safe for concurrent use.
+// Book is the state of a node's log. It reads stored rows when it needs them, and keeps what it reads or changes. It is
+// not safe for concurrent use.
 type Book struct {
-	rows  Rows
-	state state
-	err   error // of the rows
+	stored Rows // nil if all rows are in memory
+	rows   map[string]*row
+	state  state
+	err    error // of the stored rows
 }
 
 // SignalState is a signal and its state.
@@ -104,12 +107,13 @@ type Step struct {
 }
 
 // NewBook returns the empty log, in memory.
-func NewBook() *Book { return &Book{rows: NewMemory()} }
+func NewBook() *Book { return &Book{rows: make(map[string]*row)} }
 
-// Open returns the book with these rows.
-func Open(rows Rows) (*Book, error) {
-	b := &Book{rows: rows}
-	b.load(RowLog, &b.state)
+// Open returns the book with these rows. It reads [RowLog] alone, and first.
+func Open(stored Rows) (*Book, error) {
+	b := NewBook()
+	b.stored = stored
+	b.state = *cmp.Or(loaded[state](b, RowLog), new(state))
 	return b, b.err
 }
 
@@ -235,16 +239,6 @@ func (b *Book) Judged(id string) map[string]bool {
 // Closing returns the open signals whose window has closed, the earliest first, at most most.
 func (b *Book) Closing(now time.Time, most int) []Waiting {
 	return b.queued(queueSignals, rowSignal, b.Time(now), most)
-}
-
-// Unappealed returns the disputes that the loser can no longer appeal, the earliest first, at most most.
-func (b *Book) Unappealed(now time.Time, most int) []Waiting {
-	return b.queued(queueAppeals, rowDispute, b.Time(now), most)
-}
-
-// Undecided returns the unresolved general disputes that are late, or on which an arbiter has voted.
-func (b *Book) Undecided(now time.Time, most int) []Waiting {
-	return b.queued(queueGeneral, rowDispute, b.Time(now), most)
 }
 
 // Untried returns the unresolved disputes that receipts decide, with their deadlines.

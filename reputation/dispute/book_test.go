@@ -121,11 +121,12 @@ func TestWhoEndsADispute(t *testing.T) {
 			check.WantEqual(t, d.Log, s.Log)
 			check.WantEqual(t, n.unresolved(), []string(nil))
 			for _, again := range []string{wins, loses, nobody} { // nothing changes an end
-				if e, err := n.book.End(id, dispute.Finding{Outcome: again, Reason: "because"}, n.now); err == nil {
+				if e, err := n.book.Next(n.book.End(id, dispute.Finding{Outcome: again, Reason: "because"},
+					n.now)); err == nil {
 					t.Errorf("it ends again: %+v", e)
 				}
 			}
-			if _, err := n.book.Review(id, n.now); err == nil {
+			if _, err := n.book.Next(n.book.Review(id, n.now)); err == nil {
 				t.Error("somebody looks at it again")
 			}
 		})
@@ -135,15 +136,15 @@ func TestWhoEndsADispute(t *testing.T) {
 func TestReviewing(t *testing.T) {
 	n := newNode(t)
 	id := n.open(challengeOf(bob, alice, "general", hashOf(1)))
-	n.take(n.book.Review(id, n.now))
+	n.enter(n.book.Review(id, n.now))
 	if d, _ := n.book.Dispute(id); d.Status != dispute.StatusReviewing {
 		t.Errorf("%+v", d)
 	}
-	if _, err := n.book.Review(id, n.now); err == nil {
+	if _, err := n.book.Next(n.book.Review(id, n.now)); err == nil {
 		t.Error("twice")
 	}
 	n.sleep(72 * time.Hour)
-	n.take(n.book.Expire(id, n.now))
+	n.enter(n.book.Expire(id, n.now))
 	d, _ := n.book.Dispute(id)
 	check.WantEqual(t, []string{d.Status, d.Resolved.Outcome, d.Resolved.Resolver, d.Resolved.Reason},
 		[]string{"resolved", nobody, "deadline", "no_arbiter"})
@@ -316,7 +317,7 @@ func random(t testing.TB, seed uint64, agents []string, name string) *node {
 				case d.Type != dispute.TypeGeneral && r.IntN(2) == 0:
 					n.end(id, []string{wins, loses, nobody}[r.IntN(3)])
 				case n.book.Late(id, n.now):
-					n.take(n.book.Expire(id, n.now))
+					n.enter(n.book.Expire(id, n.now))
 				}
 			}
 		}

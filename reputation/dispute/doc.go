@@ -3,12 +3,12 @@
 //
 //	document.go  signals, contracts and challenges; form.go their form; schema.go their JSON Schemas
 //	entry.go     the entries of the log
-//	book.go      the log and its state; rows.go where it is kept; apply.go one entry; setback.go the end of a wrong time
+//	book.go      the log and its state; rows.go its rows; apply.go one entry; setback.go the end of a wrong time
 //	note.go      the entries that signals make in the logs of agents
 //	file.go      the checks of an incoming signal or filing
 //	standing.go  what an agent can lose, and how agents share bounds
 //	arbiters.go  panels of arbiters and appeals
 //	judge.go     trials; timing.go, consistency.go and knowledge.go the rules of each type
-//	decide.go    who ends a dispute, and how
+//	decide.go    what ends signals and disputes
 //	token.go     the tokens: resolution, arbiter's decision
 package dispute

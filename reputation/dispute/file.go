@@ -312,13 +312,3 @@ func (b *Book) violation(rule string, o Opened, now time.Time) *Entry {
 	}
 	return &Entry{At: at, Violation: &Violation{Agent: o.Challenger, Rule: rule, Document: o.Document}}
 }
-
-// Finalise returns the entry that closes the window of a signal.
-func (b *Book) Finalise(signal string, now time.Time) (Entry, error) {
-	return b.checked(Entry{At: b.Time(now), Final: &Final{SignalID: signal}})
-}
-
-// Stand returns the entry that ends the time to appeal against the end of a dispute.
-func (b *Book) Stand(id string, now time.Time) (Entry, error) {
-	return b.checked(Entry{At: b.Time(now), Final: &Final{DisputeID: id}})
-}

@@ -89,7 +89,7 @@ func TestOpenIsBounded(t *testing.T) {
 	refused(alice, "too_many_open")
 	refused(bob, "")
 	n.sleep(time.Second)
-	n.take(n.book.Finalise("sig-0", n.now))
+	n.enter(n.book.Finalise("sig-0", n.now))
 	refused(alice, "")
 
 	accuse := func(from int) error {

@@ -153,7 +153,7 @@ func (n *node) open(f dispute.Filing) string {
 
 func (n *node) end(id, outcome string) *node {
 	n.t.Helper()
-	n.take(n.book.End(id, dispute.Finding{Outcome: outcome, Reason: "because", Inputs: []string{hashOf("input")}},
+	n.enter(n.book.End(id, dispute.Finding{Outcome: outcome, Reason: "because", Inputs: []string{hashOf("input")}},
 		n.now))
 	return n
 }
@@ -182,7 +182,7 @@ func (n *node) vote(id, arbiter, outcome string) []string {
 func (n *node) finalise() *node {
 	n.t.Helper()
 	for _, one := range n.book.Closing(n.now, math.MaxInt) {
-		n.take(n.book.Finalise(one.ID, n.now))
+		n.enter(n.book.Finalise(one.ID, n.now))
 	}
 	return n
 }

@@ -105,9 +105,7 @@ func TestNotesOfDisputes(t *testing.T) {
 	n.end(about, accrual.ChallengerWins)
 	receipts := []string{hashOf("y"), hashOf("x")}
 	malicious := n.open(challengeOf(bob, carol, dispute.TypeConsistency, receipts...))
-	e, err := n.book.End(malicious, dispute.Finding{Outcome: accrual.TargetWins, Reason: "forged", Malicious: true}, n.now)
-	check.Must(t, err)
-	n.enter(e)
+	n.enter(n.book.End(malicious, dispute.Finding{Outcome: accrual.TargetWins, Reason: "forged", Malicious: true}, n.now))
 	early := n.now.Unix()
 	n.sleep(24 * time.Hour).finalise()
 	late := n.now.Unix()

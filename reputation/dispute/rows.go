@@ -2,34 +2,34 @@ package dispute
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/actionproof/mediator/translog"
 )
 
-// Rows keep the state of a book, which follows from the log: in [Memory], or in a database beside the log, where each
-// entry is stored with the rows that it changes. So nothing must be replayed, and an audit replays in memory and
-// compares.
+// Rows are the stored rows of a book's state. The state follows from the log, and each entry is stored with the rows
+// that it changes. So nothing must be replayed, and an audit replays and compares.
 type Rows interface {
-	// Row reads the value of a row into v, a pointer, and reports whether there is such a row.
-	Row(id string, v any) (found bool, err error)
-	// Put adds or replaces a row. Later calls see it; it is stored with the caller's transaction.
-	Put(Row) error
-	// Queued returns rows of a queue that are due, the earliest first, at most most. Rows that were put meanwhile may be
-	// missing, or have left the queue.
+	// Read returns those of the rows that there are.
+	Read(ids ...string) ([]Stored, error)
+	// Queued returns rows of a queue that are due, the earliest first, at most most.
 	Queued(queue string, until int64, most int) ([]Waiting, error)
-	// Since returns the ids of the rows with a later At, and no others: a replay has other transactions.
+	// Since returns the ids of the rows with a later At.
 	Since(at int64) (ids []string, err error)
 }
+
+// Stored is a row as it is stored: its value as JSON, or nothing.
+type Stored struct{ ID, Text string }
 
 // Row is one row of a book's state.
 type Row struct {
 	Waiting
-	Value any    // stored as JSON
+	Value any
 	At    int64  // time of the entry that put it; Unix seconds
 	Queue string // where it waits, or empty
 }
@@ -76,31 +76,74 @@ type state struct {
 	Last int64         `json:"last"` // time of the last entry
 }
 
-// load reads a row into v. After an error, which [Book.Err] returns, all rows are missing.
-func (b *Book) load(id string, v any) bool {
-	if b.err != nil {
-		return false
-	}
-	found, err := b.rows.Row(id, v)
-	if err != nil {
-		b.err = fmt.Errorf("dispute: the row %.200q of the log's state: %w", id, err)
-		return false
-	}
-	return found
+// row is a row that a book has read or changed. It has neither a text nor a value if there is no such row.
+type row struct {
+	Row
+	text    string // until the value is needed
+	changed bool
 }
 
-func (b *Book) has(id string) bool { return b.load(id, new(any)) }
-
-func (b *Book) save(id string, v any, queue string, due int64) {
-	b.err = errors.Join(b.err, b.rows.Put(Row{Waiting{id, due}, v, b.state.Last, queue}))
-}
-
-func loaded[V any](b *Book, id string) *V {
-	v := new(V)
-	if !b.load(id, v) {
+// Fetch reads rows that are needed soon, which costs less than one after the other.
+func (b *Book) Fetch(ids ...string) error {
+	if b.stored == nil || b.err != nil {
+		return b.err
+	}
+	var missing []string
+	for _, id := range ids {
+		if b.rows[id] == nil {
+			b.rows[id] = new(row)
+			missing = append(missing, id)
+		}
+	}
+	if len(missing) == 0 {
 		return nil
 	}
+	var found []Stored
+	found, b.err = b.stored.Read(missing...)
+	for _, r := range found {
+		b.rows[r.ID].text = r.Text
+	}
+	return b.err
+}
+
+// loaded returns the value of a row, or nil. After an error, which [Book.Err] returns, all rows are missing.
+func loaded[V any](b *Book, id string) *V {
+	if !b.has(id) {
+		return nil
+	}
+	r, v := b.rows[id], new(V)
+	if r.Value != nil {
+		*v = r.Value.(V)
+		return v
+	}
+	if err := json.Unmarshal([]byte(r.text), v); err != nil {
+		b.err = fmt.Errorf("dispute: the row %.200q of the log's state: %w", id, err)
+		return nil
+	}
+	r.Value, r.text = *v, ""
 	return v
+}
+
+func (b *Book) has(id string) bool {
+	if b.Fetch(id) != nil {
+		return false
+	}
+	r := b.rows[id]
+	return r != nil && (r.Value != nil || r.text != "")
+}
+
+func (b *Book) save(id string, v any, queue string, due int64) {
+	b.rows[id] = &row{Row: Row{Waiting{id, due}, v, b.state.Last, queue}, changed: true}
+}
+
+// Changed returns the rows that entries have changed, in the order of their ids.
+func (b *Book) Changed() (all []Row) {
+	for _, id := range slices.Sorted(maps.Keys(b.rows)) {
+		if r := b.rows[id]; r.changed {
+			all = append(all, r.Row)
+		}
+	}
+	return all
 }
 
 // signal returns a signal, or nil.
@@ -149,81 +192,50 @@ func (b *Book) changeDispute(id string, change func(*State)) {
 	}
 }
 
-func (b *Book) agent(id string) (p party) {
-	b.load(rowAgent+id, &p)
-	return p
-}
+func (b *Book) agent(id string) party { return *cmp.Or(loaded[party](b, rowAgent+id), new(party)) }
 
 // change changes the row of an agent or owner.
 func (b *Book) change(row string, change func(*party)) {
-	var p party
-	b.load(row, &p)
-	change(&p)
-	b.save(row, p, "", 0)
+	p := cmp.Or(loaded[party](b, row), new(party))
+	change(p)
+	b.save(row, *p, "", 0)
 }
 
-// queued returns the ids of what waits in a queue, and is still due.
-func (b *Book) queued(queue, kind string, until int64, most int) (ids []Waiting) {
-	ids, err := b.rows.Queued(queue, until, most)
-	b.err = errors.Join(b.err, err)
-	for i := range ids {
-		ids[i].ID = strings.TrimPrefix(ids[i].ID, kind)
+// queued returns what waits in a queue of one kind of rows and is due, the earliest first, at most most.
+func (b *Book) queued(queue, kind string, until int64, most int) (all []Waiting) {
+	if b.stored != nil {
+		var err error
+		all, err = b.stored.Queued(queue, until, most)
+		b.err = errors.Join(b.err, err)
+		all = slices.DeleteFunc(all, func(w Waiting) bool { return b.changed(w.ID) })
+	}
+	for _, r := range b.rows {
+		if r.changed && r.Queue == queue && r.Due <= until {
+			all = append(all, r.Waiting)
+		}
+	}
+	slices.SortFunc(all, func(a, b Waiting) int { return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.ID, b.ID)) })
+	all = all[:min(most, len(all))]
+	for i := range all {
+		all[i].ID = strings.TrimPrefix(all[i].ID, kind)
+	}
+	return all
+}
+
+// since returns the ids of the rows with a later At.
+func (b *Book) since(at int64) (ids []string) {
+	if b.stored != nil {
+		var err error
+		ids, err = b.stored.Since(at)
+		b.err = errors.Join(b.err, err)
+		ids = slices.DeleteFunc(ids, b.changed)
+	}
+	for id, r := range b.rows {
+		if r.changed && r.At > at {
+			ids = append(ids, id)
+		}
 	}
 	return ids
 }
 
-// Memory keeps rows in memory. It is not safe for concurrent use.
-type Memory struct {
-	rows   map[string]Row
-	queues map[string]map[string]int64 // due, by id
-}
-
-// NewMemory returns the rows of the empty log.
-func NewMemory() *Memory {
-	return &Memory{rows: make(map[string]Row), queues: make(map[string]map[string]int64)}
-}
-
-// Row implements [Rows].
-func (m *Memory) Row(id string, v any) (bool, error) {
-	r, ok := m.rows[id]
-	if ok {
-		reflect.ValueOf(v).Elem().Set(reflect.ValueOf(r.Value))
-	}
-	return ok, nil
-}
-
-// Put implements [Rows].
-func (m *Memory) Put(r Row) error {
-	delete(m.queues[m.rows[r.ID].Queue], r.ID)
-	if m.rows[r.ID] = r; r.Queue == "" {
-		return nil
-	}
-	if m.queues[r.Queue] == nil {
-		m.queues[r.Queue] = make(map[string]int64)
-	}
-	m.queues[r.Queue][r.ID] = r.Due
-	return nil
-}
-
-// Queued implements [Rows].
-func (m *Memory) Queued(queue string, until int64, most int) (all []Waiting, _ error) {
-	for id, due := range m.queues[queue] {
-		if due <= until {
-			all = append(all, Waiting{id, due})
-		}
-	}
-	slices.SortFunc(all, func(a, b Waiting) int {
-		return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.ID, b.ID))
-	})
-	return all[:min(most, len(all))], nil
-}
-
-// Since implements [Rows].
-func (m *Memory) Since(at int64) (ids []string, _ error) {
-	for id, r := range m.rows {
-		if r.At > at {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
-}
+func (b *Book) changed(id string) bool { return b.rows[id] != nil && b.rows[id].changed }

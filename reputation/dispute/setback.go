@@ -1,7 +1,6 @@
 package dispute
 
 import (
-	"errors"
 	"strings"
 	"time"
 
@@ -14,7 +13,7 @@ func (b *Book) SetBack(token string, now time.Time) (Entry, error) {
 	if now.Unix() >= b.state.Last {
 		return Entry{}, refusal.New("dispute_closed", "the time of the log is right: there is nothing to set back")
 	}
-	return b.checked(Entry{At: now.Unix(), SetBack: &SetBack{Token: token}})
+	return Entry{At: now.Unix(), SetBack: &SetBack{Token: token}}, nil
 }
 
 // Fits refuses a time of the log's clock that differs from the operator's.
@@ -33,9 +32,7 @@ func (b *Book) setBack(to int64) {
 			*t = min(*t, to)
 		}
 	}
-	ids, err := b.rows.Since(to)
-	b.err = errors.Join(b.err, err)
-	for _, id := range ids {
+	for _, id := range b.since(to) {
 		switch kind, of, _ := strings.Cut(id, "/"); kind + "/" {
 		case rowSignal:
 			b.changeSignal(of, func(s *SignalState) {

@@ -75,9 +75,8 @@ func (b *Book) count(id string, of func(*party) *tally, n int64) {
 // share that bound by their standing: anyone can have any number of keys.
 func (b *Book) full(of func(*party) *tally, id, what string, most int64, by By, now time.Time) error {
 	owner, p := OwnerOf(id), b.agent(id)
-	var all party
-	b.load(rowOwner+owner, &all)
-	own, together := *of(&p), *of(&all)
+	all := cmp.Or(loaded[party](b, rowOwner+owner), new(party))
+	own, together := *of(&p), *of(all)
 	if owner != strangers {
 		if own.Count >= most {
 			return refusal.New("too_many_open", "the agent has %d %s; at most %d are allowed", own.Count, what, most)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/reputation/dispute"
 )
 
 // logged is a stored entry of the log of disputes, and stated a stored row of its state.
@@ -67,17 +66,10 @@ func (s *Store) stated(ctx context.Context, after string) ([]stated, error) {
 }
 
 func (t *Turn) replay(all []logged) error {
-	book, err := dispute.Open(t)
-	if err != nil {
-		return err
-	}
 	for _, one := range all {
-		step, err := book.Read([]byte(one.Text))
+		step, err := t.Read([]byte(one.Text))
 		if err == nil {
-			err = t.Add(step)
-		}
-		if err == nil {
-			err = book.Take(step)
+			err = t.Take(step)
 		}
 		switch {
 		case err != nil:

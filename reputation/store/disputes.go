@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"reflect"
 	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -19,45 +18,40 @@ import (
 // Document is a signed document of a signal or dispute. A later one with the same id replaces it.
 type Document struct{ ID, Text string }
 
-// Turn has the log of disputes for itself. It keeps what it adds until it ends.
+// Turn has the log of disputes for itself. It stores what it takes when it ends.
 type Turn struct {
-	state
+	*dispute.Book
 	ctx       context.Context
 	db        *db.DB
-	put       map[string]kept // or read, then without an id
-	steps     [][]any
+	taken     []dispute.Step
 	entries   map[string][]string // for the logs of agents
 	documents map[string]string
-}
-
-// kept is a row whose value is read from its JSON when it is needed. It has neither if there is no such row.
-type kept struct {
-	dispute.Row
-	text string
 }
 
 const addingStep = "add to the log of disputes"
 
 // Turn lets do add to the log of disputes. Turns of all replicas come one after the other.
 func (s *Store) Turn(ctx context.Context, do func(*Turn) error) error {
-	turn := &Turn{db: s.db, put: make(map[string]kept), entries: make(map[string][]string),
-		documents: make(map[string]string)}
+	var turn Turn
+	begin := func(ctx context.Context) (err error) {
+		turn = Turn{ctx: ctx, db: s.db, entries: make(map[string][]string), documents: make(map[string]string)}
+		rows := &state{ctx, s.db, s.db.Locked()}
+		if turn.Book, err = dispute.Open(rows); err != nil { // other turns wait here
+			return err
+		}
+		rows.locked = ""
+		return do(&turn)
+	}
 	if s.db.Locked() == "" { // a file has one process, whose other writes need not wait while do judges
 		s.turns.Lock()
 		defer s.turns.Unlock()
-		turn.ctx, turn.state = ctx, s.look(ctx)
-		if err := do(turn); err != nil {
+		if err := begin(ctx); err != nil {
 			return err
 		}
 		return s.db.Write(ctx, addingStep, turn.store)
 	}
 	return s.db.Write(ctx, addingStep, func(t db.Tx) error {
-		turn.ctx = t.Context()
-		turn.state = s.look(turn.ctx)
-		if err := turn.read(` WHERE id = $1`+s.db.Locked(), dispute.RowLog); err != nil { // other turns wait here
-			return err
-		}
-		if err := do(turn); err != nil {
+		if err := begin(t.Context()); err != nil {
 			return err
 		}
 		return turn.store(t)
@@ -67,150 +61,78 @@ func (s *Store) Turn(ctx context.Context, do func(*Turn) error) error {
 // Context returns a context whose reads of the store, and of its clock, wait for no connection.
 func (t *Turn) Context() context.Context { return t.ctx }
 
-// Look returns the state as it is at each reading. It cannot be changed.
-func (s *Store) Look(ctx context.Context) dispute.Rows { return s.look(ctx) }
+// Look returns the state as it is at each reading.
+func (s *Store) Look(ctx context.Context) dispute.Rows { return &state{ctx, s.db, ""} }
 
-func (s *Store) look(ctx context.Context) state {
-	return func(query string, args ...any) ([]record, error) {
-		return db.Many[record](ctx, s.db, "read the state of the log of disputes", query, args...)
-	}
+// state has the stored rows.
+type state struct {
+	ctx    context.Context
+	db     *db.DB
+	locked string // the end of a query whose rows are locked; see [db.DB.Locked]
 }
 
-// state reads the rows that are stored.
-type state func(query string, args ...any) ([]record, error)
+const readingState = "read the state of the log of disputes"
 
-type record struct {
-	ID, Text string
-	Due      int64
-}
-
-const selectState = `SELECT id, text, due FROM state`
-
-// Row implements [dispute.Rows].
-func (s state) Row(id string, v any) (found bool, err error) {
-	if !db.Storable(id) {
-		return false, nil
+// Read implements [dispute.Rows].
+func (s *state) Read(ids ...string) ([]dispute.Stored, error) {
+	ids = slices.DeleteFunc(ids, func(id string) bool { return !db.Storable(id) })
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	rows, err := s(selectState+` WHERE id = $1`, id)
-	if err != nil || len(rows) == 0 || rows[0].Text == "" {
-		return false, err
+	is, argument := `= $1`, any(ids[0])
+	if len(ids) > 1 {
+		is, argument = s.db.List(ids)
+		is = `IN ` + is
 	}
-	return true, json.Unmarshal([]byte(rows[0].Text), v)
+	return db.Many[dispute.Stored](s.ctx, s.db, readingState, `SELECT id, text FROM state WHERE id `+is+s.locked, argument)
 }
-
-// Put implements [dispute.Rows].
-func (state) Put(dispute.Row) error { return nil }
 
 // Queued implements [dispute.Rows].
-func (s state) Queued(queue string, until int64, most int) (all []dispute.Waiting, _ error) {
-	rows, err := s(`SELECT id, '', due FROM state WHERE queue = $1 AND queue <> '' AND due <= $2
-ORDER BY due, id LIMIT $3`, queue, until, most)
-	for _, r := range rows {
-		all = append(all, dispute.Waiting{ID: r.ID, Due: r.Due})
-	}
-	return all, err
+func (s *state) Queued(queue string, until int64, most int) ([]dispute.Waiting, error) {
+	return db.Many[dispute.Waiting](s.ctx, s.db, readingState,
+		`SELECT id, due FROM state WHERE queue = $1 AND queue <> '' AND due <= $2 ORDER BY due, id LIMIT $3`,
+		queue, until, most)
 }
 
 // Since implements [dispute.Rows].
-func (s state) Since(at int64) (ids []string, _ error) {
-	rows, err := s(`SELECT id FROM state WHERE at > $1`, at)
-	for _, r := range rows {
-		ids = append(ids, r.ID)
-	}
-	return ids, err
+func (s *state) Since(at int64) ([]string, error) {
+	return db.Many[string](s.ctx, s.db, readingState, `SELECT id FROM state WHERE at > $1`, at)
 }
 
-// Row implements [dispute.Rows].
-func (t *Turn) Row(id string, v any) (found bool, err error) {
-	if err := t.Fetch(id); err != nil {
-		return false, err
+// Add adds an entry of the log with its documents. A refused entry changes nothing.
+func (t *Turn) Add(e dispute.Entry, documents ...Document) error {
+	s, err := t.Next(e)
+	if err != nil {
+		return err
 	}
-	r, into := t.put[id], reflect.ValueOf(v).Elem()
-	switch {
-	case r.Value != nil:
-		into.Set(reflect.ValueOf(r.Value))
-	case r.text == "":
-		return false, nil
-	default:
-		if err := json.Unmarshal([]byte(r.text), v); err != nil {
-			return false, err
-		}
-		if into.Kind() != reflect.Interface { // a reader that only asks whether it is there
-			r.Value = into.Interface()
-			t.put[id] = r
-		}
-	}
-	return true, nil
+	return t.Take(s, documents...)
 }
 
-// Fetch reads rows that are needed soon, which costs less than one after the other.
-func (t *Turn) Fetch(ids ...string) error {
-	missing := make(map[string]bool)
-	for _, id := range ids {
-		if _, ok := t.put[id]; !ok && db.Storable(id) {
-			missing[id] = true
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	list, argument := t.db.List(slices.Collect(maps.Keys(missing)))
-	if err := t.read(` WHERE id IN `+list, argument); err != nil {
-		return err // another call of the turn must not find that they are not there
-	}
-	for id := range missing {
-		if _, ok := t.put[id]; !ok {
-			t.put[id] = kept{}
-		}
-	}
-	return nil
-}
-
-func (t *Turn) read(where string, args ...any) error {
-	rows, err := t.state(selectState+where, args...)
-	for _, r := range rows {
-		t.put[r.ID] = kept{text: r.Text}
-	}
-	return err
-}
-
-// Put implements [dispute.Rows].
-func (t *Turn) Put(r dispute.Row) error {
-	t.put[r.ID] = kept{Row: r}
-	return nil
-}
-
-// Since implements [dispute.Rows].
-func (t *Turn) Since(at int64) ([]string, error) {
-	ids, err := t.state.Since(at)
-	ids = slices.DeleteFunc(ids, func(id string) bool { return t.put[id].ID != "" })
-	for id, r := range t.put {
-		if r.ID != "" && r.At > at {
-			ids = append(ids, id)
-		}
-	}
-	return ids, err
-}
-
-// Add adds an entry of the log with the entries for agents' logs, or nothing.
-func (t *Turn) Add(s dispute.Step, documents ...Document) error {
+// Take adds a step that [dispute.Book.Next] returned for the current state of the log, with its documents, or nothing.
+func (t *Turn) Take(s dispute.Step, documents ...Document) error {
 	texts := make([]string, len(s.Accounts))
 	for i, a := range s.Accounts {
 		text, err := a.Entry.Encode()
 		if err != nil {
-			return err // nothing was added
+			return err
 		}
 		texts[i] = string(text)
+	}
+	if err := t.Book.Take(s); err != nil {
+		return err
 	}
 	for i, a := range s.Accounts {
 		t.entries[a.Agent.String()] = append(t.entries[a.Agent.String()], texts[i])
 	}
-	t.steps = append(t.steps, []any{s.Log.Entries, string(s.Text), joined(s.Completed)})
+	t.taken = append(t.taken, s)
 	for _, d := range documents {
 		t.documents[d.ID] = d.Text
 	}
 	return nil
 }
+
+// Taken returns the steps that the turn has taken.
+func (t *Turn) Taken() []dispute.Step { return t.taken }
 
 func joined(hashes []tlog.Hash) (all []byte) {
 	for _, h := range hashes {
@@ -220,22 +142,23 @@ func joined(hashes []tlog.Hash) (all []byte) {
 }
 
 func (t *Turn) store(tx db.Tx) error {
-	if len(t.steps) == 0 {
+	if len(t.taken) == 0 {
 		return nil
 	}
-	n, err := tx.Insert(`INSERT INTO steps (number, step, completed)`, t.steps)
-	if err != nil || n != int64(len(t.steps)) {
+	var steps, state, documents [][]any
+	for _, s := range t.taken {
+		steps = append(steps, []any{s.Log.Entries, string(s.Text), joined(s.Completed)})
+	}
+	n, err := tx.Insert(`INSERT INTO steps (number, step, completed)`, steps)
+	if err != nil || n != int64(len(steps)) {
 		return cmp.Or(err, ErrMoved)
 	}
-	var state, documents [][]any
-	for _, id := range slices.Sorted(maps.Keys(t.put)) {
-		if r := t.put[id]; r.ID != "" {
-			text, err := json.Marshal(r.Value)
-			if err != nil {
-				return err
-			}
-			state = append(state, []any{r.ID, string(text), r.At, r.Queue, r.Due})
+	for _, r := range t.Changed() {
+		text, err := json.Marshal(r.Value)
+		if err != nil {
+			return err
 		}
+		state = append(state, []any{r.ID, string(text), r.At, r.Queue, r.Due})
 	}
 	for id, text := range t.documents {
 		documents = append(documents, []any{id, text})

@@ -19,17 +19,14 @@ import (
 
 const agent = "did:key:z6MktwupdmLXVVqTzCw4i46r4uGyosGXRnR3XjN4Zq7oMMsw"
 
-// add adds a violation to the log, and a row that waits.
-func add(t *testing.T, turn *store.Turn, n int64) dispute.Step {
+// add adds a violation and a signal to the log.
+func add(t *testing.T, turn *store.Turn, n int64) {
 	t.Helper()
-	book, err := dispute.Open(turn)
-	must(t, err)
-	next, err := book.Next(dispute.Entry{At: n, Violation: &dispute.Violation{Agent: agent, Rule: dispute.RuleRate,
-		Document: fmt.Sprintf("%064x", n)}})
-	must(t, errors.Join(err, turn.Add(next, store.Document{ID: fmt.Sprint("d", n), Text: "text"}), book.Take(next)))
-	must(t, turn.Put(dispute.Row{Waiting: dispute.Waiting{ID: fmt.Sprint("w", n), Due: 100 - n}, Value: "here", At: n,
-		Queue: "q"}))
-	return next
+	hash := fmt.Sprintf("%064x", n)
+	must(t, turn.Add(dispute.Entry{At: n, Violation: &dispute.Violation{Agent: agent, Rule: dispute.RuleRate,
+		Document: hash}}, store.Document{ID: fmt.Sprint("d", n), Text: "text"}))
+	must(t, turn.Add(dispute.Entry{At: n, Signal: &dispute.Published{SignalID: fmt.Sprint("w", n), Agent: agent,
+		Document: hash, Horizon: dispute.HorizonShort, Written: n, Closes: 100 - n, Basis: dispute.BasisDeclared}}))
 }
 
 func TestTurns(t *testing.T) {
@@ -39,7 +36,9 @@ func TestTurns(t *testing.T) {
 		var steps []dispute.Step
 		for n := int64(1); n <= 6; n += 2 {
 			must(t, []*store.Store{one, two}[n/2%2].Turn(ctx, func(turn *store.Turn) error {
-				steps = append(steps, add(t, turn, n), add(t, turn, n+1))
+				add(t, turn, n)
+				add(t, turn, n+1)
+				steps = append(steps, turn.Taken()...)
 				return nil
 			}))
 		}
@@ -63,25 +62,21 @@ func TestTurns(t *testing.T) {
 				t.Error("a hash that was not completed")
 			}
 		}
-		check.WantEqual(t, len(texts), 6)
+		check.WantEqual(t, len(texts), 12)
 		rows := two.Look(ctx)
 		book, err := dispute.Open(rows)
 		must(t, err)
 		check.WantEqual(t, book.Tree(), tree)
-		waiting, err := rows.Queued("q", 98, 2)
+		waiting, err := rows.Queued("signals", 98, 2)
 		must(t, err)
-		check.WantEqual(t, waiting, []dispute.Waiting{{ID: "w6", Due: 94}, {ID: "w5", Due: 95}})
+		check.WantEqual(t, waiting, []dispute.Waiting{{ID: "signal/w6", Due: 94}, {ID: "signal/w5", Due: 95}})
 		late, err := rows.Since(5)
 		must(t, err)
 		slices.Sort(late)
-		check.WantEqual(t, late, []string{"agent/" + agent, "log", "w6"})
-		for id, want := range map[string]string{"w1": "here", "w7": "", "\x00": "", "\xff": ""} {
-			var got string
-			found, err := rows.Row(id, &got)
-			must(t, err)
-			check.WantEqual(t, got, want)
-			check.WantEqual(t, found, want != "")
-		}
+		check.WantEqual(t, late, []string{"agent/" + agent, "log", "owner/did:key", "signal/w6"})
+		found, err := rows.Read("signal/w1", "signal/w7", "\x00", "\xff")
+		must(t, err)
+		check.WantEqual(t, len(found) == 1 && found[0].ID == "signal/w1" && found[0].Text != "", true)
 		document, err := one.Document(ctx, "d3")
 		must(t, err)
 		check.WantEqual(t, document, "text")
@@ -105,18 +100,15 @@ func TestTurnsAtOnce(t *testing.T) {
 		check.WantEqual(t, check.Together(t, 24, func(i int) error {
 			s := []*store.Store{one, two}[i%2]
 			return s.Turn(ctx, func(turn *store.Turn) error {
-				book, err := dispute.Open(turn)
-				if err == nil {
-					add(t, turn, book.Log().Entries+1)
-				}
-				return err
+				add(t, turn, turn.Log().Entries+1)
+				return nil
 			})
 		}, nil), 24)
 		entries, err := one.Entries(ctx, agent, 1)
 		must(t, err)
 		steps, err := one.Steps(ctx, 1, 99)
 		must(t, err)
-		check.WantEqual(t, []int{len(steps), len(entries)}, []int{24, 24})
+		check.WantEqual(t, []int{len(steps), len(entries)}, []int{48, 24})
 	})
 }
 
@@ -124,18 +116,27 @@ func TestTurnsAtOnce(t *testing.T) {
 func TestSinceInTurn(t *testing.T) {
 	each(t, func(t *testing.T, s, _ *store.Store) {
 		ctx := t.Context()
+		setBack := func(turn *store.Turn, at int64) {
+			must(t, turn.Add(dispute.Entry{At: at, SetBack: &dispute.SetBack{Token: "e.e.e"}}))
+		}
 		must(t, s.Turn(ctx, func(turn *store.Turn) error {
 			add(t, turn, 7)
 			return nil
 		}))
 		must(t, s.Turn(ctx, func(turn *store.Turn) error {
-			must(t, errors.Join(turn.Put(dispute.Row{Waiting: dispute.Waiting{ID: "w7"}, Value: "here", At: 3}),
-				turn.Put(dispute.Row{Waiting: dispute.Waiting{ID: "w8"}, Value: "here", At: 6})))
-			late, err := turn.Since(5)
-			slices.Sort(late)
-			check.WantEqual(t, late, []string{"agent/" + agent, "log", "w8"})
-			return err
+			setBack(turn, 3)
+			add(t, turn, 6)
+			setBack(turn, 5)
+			return nil
 		}))
+		rows := s.Look(ctx)
+		late, err := rows.Since(3)
+		must(t, err)
+		slices.Sort(late)
+		check.WantEqual(t, late, []string{"agent/" + agent, "log", "owner/did:key", "signal/w6"})
+		entries, err := s.Audit(ctx, opened(t)(store.Open(ctx, filepath.Join(t.TempDir(), "empty.db"), "")))
+		must(t, err)
+		check.WantEqual(t, entries, int64(6))
 	})
 }
 
@@ -149,14 +150,13 @@ func TestFetchFails(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := s.Turn(ctx, func(turn *store.Turn) error {
 		cancel()
-		if err := turn.Fetch("w7"); err == nil {
+		if err := turn.Fetch("signal/w7"); err == nil {
 			t.Error("a cancelled reading succeeds")
 		}
-		found, err := turn.Row("w7", new(string))
-		if found {
+		if _, found := turn.Signal("w7"); found {
 			t.Error("it was read")
 		}
-		return err
+		return turn.Err()
 	})
 	check.WantCode(t, err, "ledger_unavailable", "read the state of the log of disputes")
 }

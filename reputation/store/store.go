@@ -34,17 +34,18 @@ type Store struct {
 
 // Open opens a schema of the PostgreSQL database that dsn names, or without a dsn the SQLite file at path.
 func Open(ctx context.Context, path, dsn string) (*Store, error) {
-	return open(ctx, path, dsn, db.Open)
+	return open(ctx, path, dsn, schema)
 }
 
 // OpenExisting is [Open] for a store that exists, to read it: it makes neither a schema nor a file.
 func OpenExisting(ctx context.Context, path, dsn string) (*Store, error) {
-	return open(ctx, path, dsn, db.OpenExisting)
+	existing := schema
+	existing.Existing = true
+	return open(ctx, path, dsn, existing)
 }
 
-func open(ctx context.Context, path, dsn string,
-	how func(ctx context.Context, path, dsn string, s db.Schema) (*db.DB, error)) (*Store, error) {
-	d, err := how(ctx, path, dsn, schema)
+func open(ctx context.Context, path, dsn string, s db.Schema) (*Store, error) {
+	d, err := db.Open(ctx, path, dsn, s)
 	if err != nil {
 		return nil, err
 	}

@@ -25,8 +25,7 @@ type court struct {
 
 func newCourt() *court { return &court{book: dispute.NewBook(), now: time.Unix(at, 0)} }
 
-func (c *court) enter(e dispute.Entry, err error) *court {
-	mustDo(err)
+func (c *court) enter(e dispute.Entry) *court {
 	must(c.book.Add(e))
 	c.log = append(c.log, e)
 	return c
@@ -88,15 +87,14 @@ func (c *court) come(name, verdict string, document any, edits ...func(*filingJS
 		c.out = append(c.out, v)
 	}
 	if v.Entry != nil {
-		c.enter(dispute.ParseEntry(v.Entry))
+		c.enter(must(dispute.ParseEntry(v.Entry)))
 	}
 	return c
 }
 
 func (c *court) published(s dispute.Signal, found dispute.Publication) *court {
 	found.Signal = s
-	e, err := c.book.Publish(dispute.DefaultRules, found, c.now)
-	return c.enter(*e, err)
+	return c.enter(*must(c.book.Publish(dispute.DefaultRules, found, c.now)))
 }
 
 func (c *court) opened(document any, edits ...func(*filingJSON)) *court {
@@ -257,11 +255,11 @@ func disputeLogs() (out []disputeVector) {
 			if faults[i] == 0 {
 				r.Resolver, r.Decisions = dispute.ResolverArbiter, []string{receiptHash(99)}
 				c.enter(dispute.Entry{At: c.now.Unix(), Voted: &dispute.Voted{DisputeID: id, Arbiter: "arbiter:v1",
-					Decision: receiptHash(99), Outcome: wins, Reason: "because"}}, nil)
+					Decision: receiptHash(99), Outcome: wins, Reason: "because"}})
 			} else {
 				r.Fault = receiptHash(faults[i])
 			}
-			c.wait(time.Second).enter(dispute.Entry{At: c.now.Unix(), Resolved: &r}, nil)
+			c.wait(time.Second).enter(dispute.Entry{At: c.now.Unix(), Resolved: &r})
 		}
 		add(c.wait(24 * time.Hour).finalise().state(name))
 	}
@@ -284,7 +282,7 @@ func disputeLogs() (out []disputeVector) {
 	c = newCourt().opened(timing(1)).wait(365 * 24 * time.Hour)
 	c.opened(c.signal(workerA1, "sig", "short")).opened(accuse(workerB, workerA1, "general", 2)).
 		state("a wrong clock").wait(-364 * 24 * time.Hour)
-	c.enter(dispute.Entry{At: c.now.Unix(), SetBack: &dispute.SetBack{Token: "e.e.e"}}, nil).state("it is set back")
+	c.enter(dispute.Entry{At: c.now.Unix(), SetBack: &dispute.SetBack{Token: "e.e.e"}}).state("it is set back")
 	add(c.come("a dispute after that", "ok", timing(3)).wait(24 * time.Hour).finalise().
 		state("a window that the wrong clock opened"))
 
@@ -303,7 +301,7 @@ func disputeLogs() (out []disputeVector) {
 			Signal: &dispute.Published{SignalID: fmt.Sprint("sig-", i), Agent: agent, Document: receiptHash(i), Horizon: "short",
 				Written: at - int64(299*i), Closes: at + 60, Basis: []string{"observed", "declared"}[i%2],
 				Receipts: []string{receiptHash(1), receiptHash(2), receiptHash(3)}, Sources: i%2 == 0,
-				Cites: []string{workerA2, workerB, workerC}, Registered: int64(i)}}, nil)
+				Cites: []string{workerA2, workerB, workerC}, Registered: int64(i)}})
 	}
 	add(c.wait(time.Minute).finalise().state("signals that cite other agents"))
 	for i := range out {
@@ -571,10 +569,10 @@ func appeals() *court {
 		for _, n := range votes {
 			r.Decisions = append(r.Decisions, receiptHash(n))
 			c.enter(dispute.Entry{At: c.now.Unix(), Voted: &dispute.Voted{DisputeID: opened.DisputeID,
-				Arbiter: fmt.Sprint("arbiter-", n), Decision: receiptHash(n), Outcome: outcome, Reason: "because"}}, nil)
+				Arbiter: fmt.Sprint("arbiter-", n), Decision: receiptHash(n), Outcome: outcome, Reason: "because"}})
 		}
 		slices.Sort(r.Decisions)
-		return c.enter(dispute.Entry{At: c.now.Unix(), Resolved: &r}, nil)
+		return c.enter(dispute.Entry{At: c.now.Unix(), Resolved: &r})
 	}
 	appeal := func(by, against, document string) dispute.Filing {
 		return dispute.Filing{Challenge: &dispute.Challenge{ChallengerID: by, TargetID: against, ChallengeType: "appeal",

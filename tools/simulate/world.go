@@ -162,7 +162,7 @@ func (w *world) contest(challenger *agent, s *signal) {
 		f = dispute.Finding{Outcome: accrual.ChallengerWins, Reason: dispute.ReasonOverlap, Fault: s.receipt.Hash}
 		s.by.gone = s.by.gone || s.by.kind.renames
 	}
-	w.enter(must(w.book.End(id, f, w.clock())))
+	w.enter(w.book.End(id, f, w.clock()))
 }
 
 // file files a dispute and returns the entry: the dispute, a violation, or nil for a plain refusal.
@@ -184,7 +184,7 @@ func (w *world) file(challenger *agent, s *signal, kind string) (id string, e *d
 // finalise closes windows.
 func (w *world) finalise() {
 	for _, one := range w.book.Closing(w.clock(), math.MaxInt) {
-		w.enter(must(w.book.Finalise(one.ID, w.clock())))
+		w.enter(w.book.Finalise(one.ID, w.clock()))
 	}
 }
 
@@ -221,7 +221,7 @@ func (a *agent) rated(after int) rating.Rating {
 	if n < 0 {
 		n = len(a.entries)
 	}
-	return rating.Replay(a.Agent, a.entries[:n], scoring).Rating(at)
+	return must(rating.Replay(a.Agent, a.entries[:n], scoring)).Rating(at)
 }
 
 // poisson returns a Poisson number.

@@ -36,9 +36,9 @@ the signed documents.`,
 				return err
 			}
 			defer os.RemoveAll(dir)
-			kept, err := node.OpenStore(c.Context(), of)
+			kept, err := store.OpenExisting(c.Context(), node.StorePath(of), of.StoreDSN)
 			if err != nil {
-				return err
+				return fmt.Errorf("the store of %s: %w", path, err)
 			}
 			defer kept.Close()
 			replayed, err := store.Open(c.Context(), filepath.Join(dir, "replayed.db"), "")

@@ -57,7 +57,7 @@ func Run(ctx context.Context, version, path string, stderr io.Writer) error {
 func Plan(c *config.Reputation) (daemon.Plan, error) {
 	p := daemon.Plan{
 		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
-		Secret: []string{filepath.Join(c.State, storeFile)}, Write: []string{c.State}, History: true,
+		Secret: []string{StorePath(c)}, Write: []string{c.State}, History: true,
 	}
 	if c.Public != nil {
 		p.Listens = []daemon.Place{{Key: "public.listen", Address: c.Public.Listen}}
@@ -123,12 +123,9 @@ func (p *process) Roles(process *daemon.Process) error {
 	return err
 }
 
-const (
-	storeFile = "reputation.db"
-	// trusted is the rate per second of one address at the internal endpoint: a sidecar relays the requests of all its
-	// agents.
-	trusted = 10_000
-)
+// trusted is the rate per second of one address at the internal endpoint: a sidecar relays the requests of all its
+// agents.
+const trusted = 10_000
 
 // Open opens the stores, and reads the owners' files if they exist.
 func (p *process) Open(ctx context.Context) (err error) {
@@ -151,24 +148,13 @@ func (p *process) Open(ctx context.Context) (err error) {
 	return nil
 }
 
-// OpenStore opens the store of a node to read it. It fails if there is none.
-func OpenStore(ctx context.Context, c *config.Reputation) (*store.Store, error) {
-	return openStore(ctx, c, store.OpenExisting)
-}
-
-func openStore(ctx context.Context, c *config.Reputation,
-	how func(ctx context.Context, path, dsn string) (*store.Store, error)) (*store.Store, error) {
-	s, err := how(ctx, filepath.Join(c.State, storeFile), c.StoreDSN)
-	if err != nil {
-		return nil, fmt.Errorf("the store of %s: %w", c.Path, err)
-	}
-	return s, nil
-}
+// StorePath is where a node keeps its store, unless the store is in PostgreSQL.
+func StorePath(c *config.Reputation) string { return filepath.Join(c.State, "reputation.db") }
 
 func (p *process) openService(ctx context.Context) (err error) {
 	c := p.config
-	if p.store, err = openStore(ctx, c, store.Open); err != nil {
-		return err
+	if p.store, err = store.Open(ctx, StorePath(c), c.StoreDSN); err != nil {
+		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	if p.disputes != nil {
 		p.disputes.Now = p.store.Clock()
