@@ -34,7 +34,7 @@ func Export() *cobra.Command {
 	var by judgeFlags
 	var from records.Source
 	var out, carFile string
-	var receipts, closed, asJSON bool
+	var receipts, closed bool
 	c := &cobra.Command{
 		Use: "export [ID...]", Short: "Write records with everything that verifying them needs, or the receipts of a session",
 		Example: `  mediator posts export --out march.jsonl.gz --flow post --since 2026-03-01 --until 2026-04-01
@@ -49,7 +49,7 @@ func Export() *cobra.Command {
 				return cli.Usagef("--closed goes with --receipts")
 			case out == "-" && carFile != "":
 				return cli.Usagef("--car needs --out: it packs that file")
-			case out == "-" && asJSON:
+			case out == "-" && cli.AsJSON(c):
 				return cli.Usagef("--json needs --out: standard output gets the export itself")
 			}
 			return nil
@@ -77,7 +77,7 @@ With --car it also packs the file into a CAR, which any IPFS node imports. Publi
 				if err != nil || cid == "" {
 					return err
 				}
-				return cli.Print(c, asJSON, exported{File: out, CID: cid}, "the CID of "+out+" is "+cid)
+				return cli.Print(c, exported{File: out, CID: cid}, "the CID of "+out+" is "+cid)
 			}
 			s, a, err := by.selection(c, from)
 			defer by.done()
@@ -125,10 +125,10 @@ With --car it also packs the file into a CAR, which any IPFS node imports. Publi
 				_, err := fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator:", said)
 				return err
 			}
-			return cli.Print(c, asJSON, exported{out, made.Records, made.LeftOut, made.Proven, cid}, said)
+			return cli.Print(c, exported{out, made.Records, made.LeftOut, made.Proven, cid}, said)
 		},
 	}
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	by.add(c)
 	from.Add(c)
 	f := c.Flags()

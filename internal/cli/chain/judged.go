@@ -85,7 +85,7 @@ type judging struct {
 }
 
 // print verifies records. It prints the refused ones, or all as lines of JSON, and a summary.
-func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error], asJSON bool) error {
+func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error]) error {
 	j.count, j.used, j.unproven = make(map[archive.Outcome]int), make(map[*archive.Trust]bool), make(map[string]int)
 	out := cli.Plain(c.OutOrStdout())
 	for judged, err := range j.judge.Records(c.Context(), records) {
@@ -97,7 +97,7 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 			return err
 		}
 		switch {
-		case asJSON:
+		case cli.AsJSON(c):
 			err = cli.WriteJSONLine(c.OutOrStdout(), post)
 		case judged.Outcome == archive.Refused:
 			_, err = fmt.Fprintf(cli.Lines(out), "%s REFUSED at %s, %s: %s\n", post.ID, post.Check, post.Code, post.Detail)
@@ -116,7 +116,7 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 	unread := j.against()
 	s := j.summary()
 	var err error
-	if asJSON {
+	if cli.AsJSON(c) {
 		err = cli.WriteJSONLine(c.OutOrStdout(), map[string]judgedFile{"summary": s})
 	} else {
 		err = j.printSummary(out, s)

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
@@ -87,7 +85,7 @@ type verifiedReceipts struct {
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"` // never
 }
 
-func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, asJSON bool) error {
+func (by *verifier) receipts(in io.Reader, path string) error {
 	a, err := by.archive()
 	if err != nil {
 		return err
@@ -126,7 +124,7 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 		}
 	}
 	said += fmt.Sprintf("agent %s of owner %s\nhead  %s\n", cli.Unbroken(v.Agent), v.Owner, v.Head)
-	return cli.Print(c, asJSON, v, said+whatReceiptsShow)
+	return cli.Print(by.c, v, said+whatReceiptsShow)
 }
 
 const whatReceiptsShow = `

@@ -24,7 +24,7 @@ func CA() *cobra.Command {
 func caInit() *cobra.Command {
 	var path, dir string
 	var lifetime time.Duration
-	var unconstrained, asJSON bool
+	var unconstrained bool
 	c := &cobra.Command{
 		Use: "init --dir DIR", Short: "Make an interception CA that outlives a restart", Args: cli.NoArgs,
 		Example: `  mediator ca init --dir ca --config mediator.yaml`,
@@ -51,13 +51,13 @@ its own.`,
 				return err
 			}
 			until := ca.Expires().UTC()
-			return cli.Print(c, asJSON, madeCA{dir, until},
+			return cli.Print(c, madeCA{dir, until},
 				fmt.Sprintf("made a CA in %s, good until %s", dir, until.Format(time.RFC3339)))
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "the CA's folder (required)")
 	cli.Required(c, "dir")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	c.Flags().StringVar(&path, "config", "", "the sidecar's configuration file")
 	c.Flags().BoolVar(&unconstrained, "unconstrained", false, "make a CA that is good for every host")
 	c.Flags().DurationVar(&lifetime, "lifetime", 30*24*time.Hour, "how long the CA is good for")

@@ -26,7 +26,7 @@ type checkedFile struct {
 }
 
 func configCheck() *cobra.Command {
-	var asJSON, noSecrets bool
+	var noSecrets bool
 	c := &cobra.Command{
 		Use: "check FILE ...", Short: "Check configuration, policy and manifest files as the processes would read them",
 		Example: `  mediator config check mediator.yaml policy.yaml manifest.yaml`,
@@ -51,12 +51,12 @@ func configCheck() *cobra.Command {
 				case err != nil:
 					failed, file.Error = true, err.Error()
 					fmt.Fprintln(said, err)
-				case !asJSON:
+				case !cli.AsJSON(c):
 					fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, file.Kind)
 				}
 				all = append(all, file)
 			}
-			if asJSON {
+			if cli.AsJSON(c) {
 				if err := cli.WriteJSON(c.OutOrStdout(), all); err != nil {
 					return err
 				}
@@ -67,7 +67,7 @@ func configCheck() *cobra.Command {
 			return nil
 		},
 	}
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	c.Flags().BoolVar(&noSecrets, "no-secrets", false,
 		"read no file of a secret: for a machine that has none, such as CI's")
 	return c

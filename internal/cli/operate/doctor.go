@@ -20,7 +20,6 @@ import (
 // Doctor returns the command that compares the manifest with observations.
 func Doctor() *cobra.Command {
 	var at string
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "doctor", Short: "Compare the manifest's controls with the processes' observations", Args: cli.NoArgs,
 		Example: `  mediator doctor`,
@@ -53,7 +52,7 @@ proxy does not answer, if the node refuses receipts, or if a believed reputation
 					return err
 				}
 			}
-			err := cli.PrintText(c, asJSON, seen, func(w io.Writer) error {
+			err := cli.PrintText(c, seen, func(w io.Writer) error {
 				printControls(w, seen.Controls)
 				printConfinement(w, seen.Confinement)
 				printEnforcement(w, seen.Enforcement)
@@ -80,7 +79,7 @@ proxy does not answer, if the node refuses receipts, or if a believed reputation
 		},
 	}
 	cli.AdminFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 

@@ -20,7 +20,6 @@ type reloaded struct {
 
 // Reload returns the command that makes processes reload their configuration.
 func Reload() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "reload [ENDPOINT ...]", Short: "Reload the changed configuration of running processes, one after the other",
 		Example: `  mediator reload
@@ -56,7 +55,7 @@ sidecars: a sidecar takes a manifest only once the control plane decides by it.`
 				if err := admin.Call(c.Context(), at, http.MethodPost, "/v1/reload", struct{}{}, &done.ConfigStatus); err != nil {
 					return fmt.Errorf("%s: not reloaded: %w", at, err)
 				}
-				if err := cli.Print(c, asJSON, done, fmt.Sprintf("%s: reloaded: %s", at, done.ConfigStatus)); err != nil {
+				if err := cli.Print(c, done, fmt.Sprintf("%s: reloaded: %s", at, done.ConfigStatus)); err != nil {
 					return err
 				}
 			}
@@ -64,6 +63,6 @@ sidecars: a sidecar takes a manifest only once the control plane decides by it.`
 		},
 	}
 	cli.DirFlag(c)
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }

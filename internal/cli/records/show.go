@@ -27,7 +27,6 @@ func Posts(exports ...*cobra.Command) *cobra.Command {
 
 func postsShow() *cobra.Command {
 	var at string
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "show ID|FILE", Short: "Show one record: what happened, and its chain of evidence",
 		Args: cli.ExactArgs(1, "the id of a record or its beginning, a file, or - for standard input"),
@@ -44,7 +43,7 @@ the sidecar; FILE, whose name has a dot or a slash, is the output of --json. Not
 			if err != nil {
 				return err
 			}
-			return cli.PrintText(c, asJSON, p, func(w io.Writer) error {
+			return cli.PrintText(c, p, func(w io.Writer) error {
 				Print(w, p)
 				_, err := io.WriteString(w, whatRecordsShow)
 				return err
@@ -52,7 +51,7 @@ the sidecar; FILE, whose name has a dot or a slash, is the output of --json. Not
 		},
 	}
 	cli.AdminFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 

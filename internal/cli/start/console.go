@@ -42,7 +42,7 @@ address need not be on loopback. If a console runs at --socket already, as with 
 one and ends.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if login, ok := running(c.Context(), socket); ok {
-				return cli.Print(c, false, nil, login)
+				return cli.Print(c, nil, login)
 			}
 			for _, at := range append([]*string{&o.Admin, &o.Node}, addresses(o.Processes)...) {
 				if *at == "" {
