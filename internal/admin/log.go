@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/translog"
 )
 
@@ -44,11 +43,9 @@ func (l TransparencyLog) String() string {
 		strings.Join(by, ", "), until.UTC().Format(time.RFC3339))
 }
 
-func (s *Server) showLog(w http.ResponseWriter, r *http.Request) {
+func (s *Server) log(r *http.Request) (*TransparencyLog, error) {
 	if s.Transparency == nil {
-		wire.Write(w, (*TransparencyLog)(nil), nil)
-		return
+		return nil, nil
 	}
-	l, err := s.Transparency(r.Context())
-	wire.Write(w, l, err)
+	return s.Transparency(r.Context())
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
@@ -50,7 +49,7 @@ func Assess(r ledger.Record) *policy.Assurance {
 	return &a
 }
 
-func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
+func (s *Server) record(r *http.Request) (Record, error) {
 	found, err := s.Ledger.Get(r.Context(), r.PathValue("id"))
 	if errors.Is(err, ledger.ErrNotFound) {
 		err = refusal.New("not_found", "no record has an id that begins with %.80q", r.PathValue("id"))
@@ -68,12 +67,11 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 			s.Log.Warn("a record is shown without its proofs", zap.Error(unread))
 		}
 	}
-	wire.Write(w, shown, err)
+	return shown, err
 }
 
-func (s *Server) showProofs(w http.ResponseWriter, r *http.Request) {
-	p, err := archive.ProofsIn(s.Logged)(r.Context(), r.PathValue("id"))
-	wire.Write(w, p, err)
+func (s *Server) proofs(r *http.Request) (archive.Proofs, error) {
+	return archive.ProofsIn(s.Logged)(r.Context(), r.PathValue("id"))
 }
 
 // Proofs asks a sidecar for the proofs of its records.
@@ -150,18 +148,15 @@ type Ledger struct {
 	Acceptances []ledger.Acceptance `json:"acceptances"`
 }
 
-func (s *Server) showLedger(w http.ResponseWriter, r *http.Request) {
-	var l Ledger
-	var err error
+func (s *Server) ledger(r *http.Request) (l Ledger, err error) {
 	if l.Identity, err = s.Identified.Identity(r.Context()); err == nil {
 		l.Acceptances, err = s.Identified.Acceptances(r.Context())
 	}
-	wire.Write(w, l, err)
+	return l, err
 }
 
-func (s *Server) showKeyUses(w http.ResponseWriter, r *http.Request) {
-	uses, err := s.Ledger.KeyUses(r.Context())
-	wire.Write(w, uses, err)
+func (s *Server) keyUses(r *http.Request) ([]ledger.KeyUse, error) {
+	return s.Ledger.KeyUses(r.Context())
 }
 
 // KeyUses asks a sidecar for its ledger's counts for the versions of signing keys.

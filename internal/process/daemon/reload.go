@@ -194,31 +194,25 @@ func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 // health answers /healthz, /startupz (the process has its first configuration) and /readyz (its callers would not be
 // refused now).
 func (r *Reloader) health(mux *http.ServeMux, ready Check) {
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		wire.Write(w, map[string]bool{"healthy": true}, nil)
-	})
-	mux.HandleFunc("GET /startupz", func(w http.ResponseWriter, req *http.Request) {
-		var err error
+	mux.HandleFunc("GET /healthz", wire.Answer(func(*http.Request) (map[string]bool, error) {
+		return map[string]bool{"healthy": true}, nil
+	}))
+	mux.HandleFunc("GET /startupz", wire.Answer(func(req *http.Request) (map[string]bool, error) {
 		if r.current.Load() == nil {
-			err = cmp.Or(ready(req.Context()), error(errStarting))
+			return nil, cmp.Or(ready(req.Context()), error(errStarting))
 		}
-		wire.Write(w, map[string]bool{"started": true}, err)
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
+		return map[string]bool{"started": true}, nil
+	}))
+	mux.HandleFunc("GET /readyz", wire.Answer(func(req *http.Request) (any, error) {
 		c := r.current.Load()
-		err := ready(req.Context())
-		if err == nil && c == nil {
-			err = errStarting
+		if err := ready(req.Context()); err != nil || c == nil {
+			return nil, cmp.Or(err, error(errStarting))
 		}
-		if err != nil {
-			problem.Write(w, err)
-			return
-		}
-		wire.Write(w, struct {
+		return struct {
 			Ready bool `json:"ready"`
 			ConfigStatus
-		}{true, *c}, nil)
-	})
+		}{true, *c}, nil
+	}))
 }
 
 var errStarting = refusal.New("not_ready", "the process is not ready: it is starting or ending")

@@ -165,21 +165,19 @@ func (p *Process) nextState(ctx context.Context, known string) (RolesState, erro
 // GET /v1/roles/state waits for another state of /v1/roles than the parameter unlike.
 func (p *Process) rolesHandler(mux *http.ServeMux) {
 	roles := p.Roles
-	mux.HandleFunc("GET /v1/roles", func(w http.ResponseWriter, r *http.Request) {
-		wire.Write(w, documents(r.Context(), roles), nil)
-	})
-	mux.HandleFunc("GET /v1/roles/state", func(w http.ResponseWriter, r *http.Request) {
-		now, err := p.nextState(r.Context(), r.URL.Query().Get("unlike"))
-		wire.Write(w, now, err)
-	})
-	mux.HandleFunc("GET /v1/jwks", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /v1/roles", wire.Answer(func(r *http.Request) ([]RoleDocument, error) {
+		return documents(r.Context(), roles), nil
+	}))
+	mux.HandleFunc("GET /v1/roles/state", wire.Answer(func(r *http.Request) (RolesState, error) {
+		return p.nextState(r.Context(), r.URL.Query().Get("unlike"))
+	}))
+	mux.HandleFunc("GET /v1/jwks", wire.Answer(func(r *http.Request) (jose.JSONWebKeySet, error) {
 		keys := make([]custody.Key, len(roles))
 		for i, r := range roles {
 			keys[i] = r.Key
 		}
-		set, err := custody.JWKS(r.Context(), keys...)
-		wire.Write(w, set, err)
-	})
+		return custody.JWKS(r.Context(), keys...)
+	}))
 }
 
 // CheckAllowed refuses a manifest that does not allow the issuers, audience and keys of this process's roles.
