@@ -102,13 +102,9 @@ type sidecar struct {
 
 	credentials credentials // of the first configuration; those in Vault are still unread
 
-	admin     *admin.Server
-	handler   *proxy.Handler
-	current   *snapshot                          // nil until Serve; only a reload changes it
-	observed  atomic.Pointer[deployment]         // of current, for the metrics
-	accepted  atomic.Pointer[accepted]           // of current, for reputations
-	inUse     atomic.Pointer[credentials]        // of current, for the metrics
-	transport atomic.Pointer[upstream.Transport] // of current, for token endpoints
+	admin   *admin.Server
+	handler *proxy.Handler
+	current atomic.Pointer[snapshot] // nil until Serve; only a reload changes it
 }
 
 // Run runs the sidecar until ctx ends.
@@ -295,18 +291,16 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	if err != nil {
 		return err
 	}
-	addresses := []net.Addr{listener.Addr()}
-	if agents != nil {
-		addresses = append(addresses, agents.Addr())
-	}
-	if redirected != nil {
-		addresses = append(addresses, redirected.Addr())
+	console := netip.MustParseAddrPort(c.ConsoleAddress()) // checked by the configuration
+	addresses := []net.Addr{net.TCPAddrFromAddrPort(console)}
+	for _, l := range []net.Listener{listener, agents, redirected} {
+		if l != nil {
+			addresses = append(addresses, l.Addr())
+		}
 	}
 	if p.Address != nil {
 		addresses = append(addresses, p.Address)
 	}
-	console := netip.MustParseAddrPort(c.ConsoleAddress()) // checked by the configuration
-	addresses = append(addresses, net.TCPAddrFromAddrPort(console))
 	if p.ownAddresses, err = upstream.OwnAddresses(addresses...); err != nil {
 		return err
 	}
@@ -316,7 +310,7 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 			return err
 		}
 	}
-	s := &snapshot{Configured: first, credentials: p.credentials}
+	s := &snapshot{Configured: first, process: p, credentials: p.credentials}
 	if err := p.build(ctx, s); err != nil {
 		return err
 	}
