@@ -7,9 +7,6 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// LoadReputation reads and checks the configuration of a node.
-func LoadReputation(path string) (*Reputation, error) { return read(path, (*Reputation).checkAll) }
-
 func (c *Reputation) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)

@@ -10,9 +10,6 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// LoadTrigger reads and checks the configuration of a trigger service.
-func LoadTrigger(path string) (*Trigger, error) { return read(path, (*Trigger).checkAll) }
-
 func (c *Trigger) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)

@@ -197,7 +197,7 @@ func TestAppKeyInVault(t *testing.T) {
 			"    action: create_post", `    action: create_post
     credential: {githubApp: {app: Iv23, installation: 7, repositories: [site], vaultKey: `+key+"}}").
 			Replace(correctSidecar)
-		if _, err := LoadSidecar(write(t, file)); (err == nil) != (want == "") || err != nil &&
+		if _, err := Load[Sidecar](write(t, file)); (err == nil) != (want == "") || err != nil &&
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", key, err)
 		}

@@ -236,9 +236,9 @@ func TestMistakes(t *testing.T) {
 		path := write(t, strings.Replace(m.file, m.old, m.new, 1))
 		var err error
 		if m.file == trigger {
-			_, err = LoadTrigger(path)
+			_, err = Load[Trigger](path)
 		} else {
-			_, err = LoadSidecar(path)
+			_, err = Load[Sidecar](path)
 		}
 		got := ""
 		if err != nil {

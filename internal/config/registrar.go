@@ -71,9 +71,6 @@ const (
 	RegistrarLifetime = 24 * time.Hour
 )
 
-// LoadRegistrar reads and checks the configuration of a registrar.
-func LoadRegistrar(path string) (*Registrar, error) { return read(path, (*Registrar).checkAll) }
-
 func (c *Registrar) checkAll(f *findings) {
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	switch {

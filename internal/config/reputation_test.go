@@ -126,7 +126,7 @@ func TestReputationMistakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, got := writeReputation(t, m.old, m.new), ""
-			if _, err := LoadReputation(path); err != nil {
+			if _, err := Load[Reputation](path); err != nil {
 				got = strings.ReplaceAll(err.Error(), path+": ", "")
 			}
 			if got != m.want {
@@ -138,7 +138,7 @@ func TestReputationMistakes(t *testing.T) {
 
 func TestReputation(t *testing.T) {
 	path := writeReputation(t, "[api.openai.com]", "[API.OpenAI.com, \"models.example:8443\", \"[::1]\"]")
-	c, err := LoadReputation(path)
+	c, err := Load[Reputation](path)
 	check.Must(t, err)
 	if want := []string{"api.openai.com:443", "models.example:8443", "[::1]:443"}; !slices.Equal(c.ModelHosts, want) {
 		t.Errorf("the hosts are %q, want %q", c.ModelHosts, want)
@@ -164,7 +164,7 @@ func TestManyOwners(t *testing.T) {
 		fmt.Fprintf(&owners, "  - {name: o%[1]d, registry: r%[1]d, bundle: b.json, certificates: {issuers: [r], "+
 			"audiences: [a]}, receipts: {issuers: [o], audiences: [a], keys: [k]}}\n", i)
 	}
-	if _, err := LoadReputation(writeReputation(t, "believedHosts", owners.String()+"believedHosts")); err == nil ||
+	if _, err := Load[Reputation](writeReputation(t, "believedHosts", owners.String()+"believedHosts")); err == nil ||
 		!strings.Contains(err.Error(), "there are 257; at most 256 are allowed") {
 		t.Error(err)
 	}

@@ -26,7 +26,7 @@ func TestPurposes(t *testing.T) {
 		"comment: " + strings.Repeat("a", 501):                  "actions[0].comment: has 501 bytes, more than 500",
 		"expire: 2027-01-31":                                    "actions[0].expire: is not known; did you mean expires?",
 	} {
-		_, err := LoadSidecar(write(t, strings.Replace(correctSidecar, "subject: agent", keys+"\n    subject: agent", 1)))
+		_, err := Load[Sidecar](write(t, strings.Replace(correctSidecar, "subject: agent", keys+"\n    subject: agent", 1)))
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", keys, err, says)
 		}
@@ -35,7 +35,7 @@ func TestPurposes(t *testing.T) {
 
 // TestRulesThatExpire warns from 14 days before the end of a rule.
 func TestRulesThatExpire(t *testing.T) {
-	c, err := LoadSidecar(write(t, strings.NewReplacer("    subject: agent", "    expires: 2027-01-31\n    owner: ann\n    "+
+	c, err := Load[Sidecar](write(t, strings.NewReplacer("    subject: agent", "    expires: 2027-01-31\n    owner: ann\n    "+
 		"subject: agent", "name: reads", "name: reads\n    expires: 2027-02-02T12:00:00Z").Replace(correctSidecar)))
 	check.Must(t, err)
 	for at, want := range map[string]string{

@@ -49,7 +49,7 @@ func TestReceipts(t *testing.T) {
 			if strings.Contains(tt.top, "runtime: ") {
 				text = strings.Replace(text, "runtime: worker-1\n", "", 1)
 			}
-			_, err := LoadSidecar(write(t, text))
+			_, err := Load[Sidecar](write(t, text))
 			if got := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("found %s, want %q", got, tt.want)
 			}
@@ -73,13 +73,13 @@ func TestSigning(t *testing.T) {
 		"another role's key": {strings.Replace(key, "web-bot-auth-key", "runtime-key", 1), "",
 			"keys.webBotAuth.key: runtime-key is also the key of keys.runtime"},
 	} {
-		_, err := LoadSidecar(write(t, strings.Replace(correctSidecar, "actions:\n", tt.keys+"actions:\n", 1)+tt.rule))
+		_, err := Load[Sidecar](write(t, strings.Replace(correctSidecar, "actions:\n", tt.keys+"actions:\n", 1)+tt.rule))
 		if got := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: found %s, want %q", name, got, tt.want)
 		}
 	}
 	text := strings.Replace(correctSidecar, "    action: ", "    sign: web-bot-auth\n    action: ", 1)
-	if _, err := LoadSidecar(write(t, text)); err == nil || !strings.Contains(err.Error(), "actions[0].sign: needs") {
+	if _, err := Load[Sidecar](write(t, text)); err == nil || !strings.Contains(err.Error(), "actions[0].sign: needs") {
 		t.Errorf("an action: %v", err)
 	}
 }

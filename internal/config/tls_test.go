@@ -80,7 +80,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		if text == correctTCP && m.says != "" {
 			t.Fatalf("%s is not in the file", m.old)
 		}
-		_, err := LoadSidecar(write(t, text))
+		_, err := Load[Sidecar](write(t, text))
 		if m.says == "" {
 			check.Must(t, err)
 		} else if err == nil || !strings.Contains(err.Error(), m.says) {
@@ -106,7 +106,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 }
 
 func TestGuardAdmitsProbes(t *testing.T) {
-	c, err := LoadSidecar(write(t, correctTCP+"guard: {uids: [1], inbound: [1234]}\n"))
+	c, err := Load[Sidecar](write(t, correctTCP+"guard: {uids: [1], inbound: [1234]}\n"))
 	check.Must(t, err)
 	o := c.GuardOptions()
 	check.WantEqual(t, o.Inbound, []uint16{1234, 9090})

@@ -122,7 +122,7 @@ func (s *Server) confined(socket string, reads []string) (confine.Limits, error)
 		if peer.TCP == "" {
 			continue
 		}
-		c, err := config.LoadClient(file)
+		c, err := config.Load[config.Client](file)
 		if err != nil {
 			return l, err
 		}

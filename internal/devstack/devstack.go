@@ -237,7 +237,7 @@ func (s *Stack) CertifyManifest(ctx context.Context, manifest *policy.Manifest) 
 // Reload plays the security team after edits: it pins and certifies the files, then reloads the processes, the control
 // plane first. It stops at the first refusal.
 func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
-	if _, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile)); err != nil {
+	if _, err := config.Load[config.Sidecar](filepath.Join(s.Dir, SidecarFile)); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
 	manifest, err := s.PinHashes()

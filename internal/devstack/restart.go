@@ -77,7 +77,7 @@ const caLifetime, caRenewal = 30 * 24 * time.Hour, 7 * 24 * time.Hour
 // keepCA makes the interception CA in the stack's folder, unless a CA there covers every host of the rules: clients go
 // on trusting it after a restart.
 func (s *Stack) keepCA(now time.Time) error {
-	c, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile))
+	c, err := config.Load[config.Sidecar](filepath.Join(s.Dir, SidecarFile))
 	if err != nil {
 		return err
 	}

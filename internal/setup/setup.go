@@ -210,18 +210,15 @@ var processes = []struct {
 	name, file string
 	plan       func(path string) (daemon.Plan, error)
 }{
-	{"trigger", devstack.TriggerFile, planned(config.LoadTrigger, trigger.Plan)},
-	{"control", devstack.ControlFile, planned(config.LoadControl, func(c *config.Control) (daemon.Plan, error) {
-		return control.Plan(c), nil
-	})},
-	{"serve", devstack.SidecarFile, planned(config.LoadSidecar, sidecar.Plan)},
-	{"reputation", devstack.ReputationFile, planned(config.LoadReputation, node.Plan)},
+	{"trigger", devstack.TriggerFile, planned(trigger.Plan)},
+	{"control", devstack.ControlFile, planned(control.Plan)},
+	{"serve", devstack.SidecarFile, planned(sidecar.Plan)},
+	{"reputation", devstack.ReputationFile, planned(node.Plan)},
 }
 
-func planned[C any](load func(string) (*C, error), plan func(*C) (daemon.Plan, error)) func(string) (daemon.Plan,
-	error) {
+func planned[C any, P config.Configuration[C]](plan func(*C) (daemon.Plan, error)) func(path string) (daemon.Plan, error) {
 	return func(path string) (daemon.Plan, error) {
-		c, err := load(path)
+		c, err := config.Load[C, P](path)
 		if err != nil {
 			return daemon.Plan{}, err
 		}

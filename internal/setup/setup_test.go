@@ -135,7 +135,7 @@ func TestSetupElsewhere(t *testing.T) {
 		did["transit/keys/policy-decision-key"] != "made" {
 		t.Error(did)
 	}
-	c, err := config.LoadControl(filepath.Join(s.Dir, "control.yaml"))
+	c, err := config.Load[config.Control](filepath.Join(s.Dir, "control.yaml"))
 	check.Must(t, err)
 	for _, file := range c.Custody.SecretFiles("policy_decision") {
 		if info, err := os.Stat(file); err != nil || info.Mode() != 0o400 {

@@ -36,7 +36,7 @@ its own.`,
 			o := intercept.CAOptions{Lifetime: lifetime, Now: time.Now}
 			switch {
 			case path != "":
-				c, err := config.LoadSidecar(path)
+				c, err := config.Load[config.Sidecar](path)
 				if err != nil {
 					return err
 				}

@@ -26,7 +26,7 @@ the node and its replicas before, or restore a backup elsewhere.
 It compares nothing else: neither the log with checkpoints that others hold, nor the logs of agents, the receipts and
 the signed documents.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			of, err := config.LoadReputation(path)
+			of, err := config.Load[config.Reputation](path)
 			if err != nil {
 				return err
 			}

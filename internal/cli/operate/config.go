@@ -2,6 +2,7 @@ package operate
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,9 +76,9 @@ func configCheck() *cobra.Command {
 
 func configSchema() *cobra.Command {
 	return &cobra.Command{
-		Use:     "schema serve|trigger|control|reputation|registrar|client|console|contexts|root",
+		Use:     "schema " + strings.Join(config.SchemaNames(), "|"),
 		Short:   "Print the JSON Schema of a configuration file",
-		Args:    cli.ExactArgs(1, "one of serve, trigger, control, reputation, registrar, client, console, contexts, root"),
+		Args:    cli.ExactArgs(1, "one of "+strings.Join(config.SchemaNames(), ", ")),
 		Example: `  mediator config schema serve > mediator.schema.json`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := config.Schema(args[0])

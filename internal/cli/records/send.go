@@ -44,7 +44,7 @@ Schedules make their own events.`,
 			return cli.ExactArgs(2, "the name of a source and a file, or a source and --test")(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			service, err := config.LoadTrigger(path)
+			service, err := config.Load[config.Trigger](path)
 			if err != nil {
 				return err
 			}

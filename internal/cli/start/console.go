@@ -63,7 +63,7 @@ one and ends.`,
 				return err
 			}
 			if team != "" {
-				if o.Team, err = config.LoadConsole(team); err != nil {
+				if o.Team, err = config.Load[config.Console](team); err != nil {
 					return err
 				}
 				if !strings.HasPrefix(at, "https://") {

@@ -42,16 +42,16 @@ type ruling struct {
 
 // Run runs the control plane until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "control", path, stderr, config.LoadControl, new(plane))
+	return daemon.Run(ctx, "control", path, stderr, new(plane))
 }
 
 // Plan returns what the control plane takes from a configuration.
-func Plan(c *config.Control) daemon.Plan {
+func Plan(c *config.Control) (daemon.Plan, error) {
 	return daemon.Plan{
 		File: c.File, Process: c.Process, Manifest: c.Manifest, Policy: c.Rules.Hash(),
 		Key: "internal", Endpoint: c.Internal, Grace: 10 * time.Second, Public: []string{c.Policy},
 		Listens: []daemon.Place{{Key: "webBotAuth", Address: c.WebBotAuth}},
-	}
+	}, nil
 }
 
 // Plan implements [daemon.Service]. The manifest has to pin the rules.
@@ -59,11 +59,11 @@ func (p *plane) Plan(c *config.Control) (daemon.Plan, error) {
 	if p.config == nil {
 		p.config = c
 	}
-	plan := Plan(c)
+	plan, err := Plan(c)
 	plan.CheckManifest = func(strict *policy.Strict) error {
 		return cmp.Or(strict.Pins(c.Rules.Hash()), p.CheckAllowed(strict, p.config.Audience))
 	}
-	return plan, nil
+	return plan, err
 }
 
 // Roles implements [daemon.Service].

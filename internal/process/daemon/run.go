@@ -69,9 +69,9 @@ type running[C any] struct {
 
 // Run runs the process called name, with the configuration at path, until ctx ends. All checks that can refuse the
 // start come before openKeys, because a login can use up its credentials.
-func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load func(path string) (*C, error),
+func Run[C any, P config.Configuration[C]](ctx context.Context, name, path string, stderr io.Writer,
 	service Service[C]) error {
-	c, err := load(path)
+	c, err := config.Load[C, P](path)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 		p.Tracing = tracing.New(tracing.Options{Service: "mediator-" + name, Collector: t.Of(), Sample: t.Sample, Log: log,
 			Metrics: p.Metrics})
 	}
-	return (&running[C]{p, service, load, &Configured[C]{Config: c, Plan: plan}}).run(ctx)
+	return (&running[C]{p, service, config.Load[C, P], &Configured[C]{Config: c, Plan: plan}}).run(ctx)
 }
 
 func (r *running[C]) run(ctx context.Context) error {

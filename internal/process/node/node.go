@@ -50,7 +50,7 @@ const grace = 10 * time.Second
 
 // Run runs the node of a program of this version until ctx ends.
 func Run(ctx context.Context, version, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "reputation", path, stderr, config.LoadReputation, &process{version: version})
+	return daemon.Run(ctx, "reputation", path, stderr, &process{version: version})
 }
 
 // Plan returns what the node takes from a configuration.

@@ -87,7 +87,7 @@ const (
 
 // Run runs the registrar until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "registrar", path, stderr, config.LoadRegistrar,
+	return daemon.Run(ctx, "registrar", path, stderr,
 		&process{stderr: stderr, ruled: make(chan struct{})})
 }
 
@@ -104,7 +104,7 @@ func Plan(c *config.Registrar) (daemon.Plan, error) {
 			p.Secret = append(p.Secret, key)
 			continue
 		}
-		root, err := config.LoadRootKey(key)
+		root, err := config.Load[config.RootKey](key)
 		if err != nil {
 			return p, err
 		}

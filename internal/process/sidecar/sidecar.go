@@ -110,7 +110,7 @@ type sidecar struct {
 // Run runs the sidecar until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
 	go func() { _, _ = deployed.EnvironmentHash(nil) }() // hashes this program meanwhile; Plan has its error
-	return daemon.Run(ctx, "serve", path, stderr, config.LoadSidecar, new(sidecar))
+	return daemon.Run(ctx, "serve", path, stderr, new(sidecar))
 }
 
 // Roles makes the signers of all roles and reads the gate's secret.

@@ -35,7 +35,7 @@ const grace = 10 * time.Second
 
 // Run runs the trigger service until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "trigger", path, stderr, config.LoadTrigger, new(source))
+	return daemon.Run(ctx, "trigger", path, stderr, new(source))
 }
 
 // Plan returns what the trigger service takes from a configuration.
