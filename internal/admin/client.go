@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/look"
 )
@@ -66,7 +66,7 @@ func send(ctx context.Context, e config.Peer, id *identity.Identity, method, pat
 	if with != nil && e.Unix == "" {
 		return nil, nil, fmt.Errorf("%s: a session with a listener of its own needs the sidecar's unix socket", e)
 	}
-	client, base := daemon.ClientSending(e, id, with)
+	client, base := endpoint.ClientSending(e, id, with)
 	defer func() {
 		if err != nil {
 			client.CloseIdleConnections()

@@ -26,6 +26,7 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
@@ -212,7 +213,7 @@ func (s *Server) confinement(r *http.Request) ([]Confinement, error) {
 
 // openSession claims the event of the request, or the next one, and opens a session for it.
 func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
-	passed := daemon.DescriptorOf(r)
+	passed := endpoint.DescriptorOf(r)
 	var ask SessionRequest
 	if err := wire.Read(w, r, &ask); err != nil {
 		_ = passed.Close()
@@ -283,7 +284,7 @@ func (s *Server) openLearning(r *http.Request, ask SessionRequest, l *listener) 
 	switch {
 	case !s.Learning:
 		return Session{}, refusal.New("not_configured", "the sidecar's configuration does not set session.learning")
-	case l == nil || !ask.Launcher || ask.Event != "" || !daemon.InOwnNetwork(r):
+	case l == nil || !ask.Launcher || ask.Event != "" || !endpoint.InOwnNetwork(r):
 		return Session{}, refusal.New("isolation_unavailable",
 			"a learning session is for an isolated run without an event: start it with mediator run --learn in the sidecar's "+
 				"own network")
@@ -309,7 +310,7 @@ func (s *Server) begin(r *http.Request, ask SessionRequest, name string, l *list
 	if !ask.Launcher {
 		return nil
 	}
-	peer := daemon.PeerOf(r)
+	peer := endpoint.PeerOf(r)
 	return s.Watch.Begin(name, observe.Launch{PID: int(peer.Pid), UID: peer.Uid, Init: ask.Init, Listener: l.socket()})
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -57,7 +57,7 @@ func (s *Server) followRecords(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, err)
 		return
 	}
-	ctx, cancel := daemon.UntilEnding(r.Context())
+	ctx, cancel := endpoint.UntilEnding(r.Context())
 	defer cancel()
 	follower := s.Ended.Follow()
 	defer follower.Close()

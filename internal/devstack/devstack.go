@@ -26,6 +26,7 @@ import (
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -375,7 +376,7 @@ func (s *Stack) Stop() {
 
 // Serve answers requests to reload until ctx ends or a process ends by itself.
 func (s *Stack) Serve(ctx context.Context) error {
-	l, err := daemon.Listen(config.Endpoint{Unix: s.Socket("dev")}, nil, zap.NewNop())
+	l, err := endpoint.Listen(config.Endpoint{Unix: s.Socket("dev")}, nil, zap.NewNop())
 	if err != nil {
 		return err
 	}
@@ -384,7 +385,7 @@ func (s *Stack) Serve(ctx context.Context) error {
 	mux := http.NewServeMux()
 	r.Handle(mux, func(context.Context) error { return nil })
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return daemon.Serve(ctx, l, mux, daemon.Limits{}, time.Second, zap.NewNop()) })
+	group.Go(func() error { return endpoint.Serve(ctx, l, mux, endpoint.Limits{}, time.Second, zap.NewNop()) })
 	group.Go(func() error { return s.Wait(ctx) })
 	return group.Wait()
 }

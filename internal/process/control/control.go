@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"
@@ -28,8 +29,8 @@ type plane struct {
 	decision *signer.Issuer[evidence.PolicyDecision]
 	grant    *signer.Issuer[evidence.ActionGrant]
 	engines  decide.Engines
-	service  daemon.LateHandler // not_ready before the first ruling
-	ruling   *ruling            // nil until Serve; only a reload changes it
+	service  endpoint.LateHandler // not_ready before the first ruling
+	ruling   *ruling              // nil until Serve; only a reload changes it
 	// directory is ruling's trust, for the directory of Web Bot Auth.
 	directory atomic.Pointer[daemon.TrustFollower]
 }
@@ -50,7 +51,7 @@ func Plan(c *config.Control) (daemon.Plan, error) {
 	return daemon.Plan{
 		File: c.File, Process: c.Process, Manifest: c.Manifest, Policy: c.Rules.Hash(),
 		Key: "internal", Endpoint: c.Internal, Grace: 10 * time.Second, Public: []string{c.Policy},
-		Listens: []daemon.Place{{Key: "webBotAuth", Address: c.WebBotAuth}},
+		Listens: []endpoint.Place{{Key: "webBotAuth", Address: c.WebBotAuth}},
 	}, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 )
@@ -161,22 +161,8 @@ func restartRequired(keys []string) error {
 		strings.Join(keys, ", "))
 }
 
-// mayReload reports whether a request comes from root or from the user of this process. Over TCP, every caller of the
-// endpoint may reload. A client whose user is unknown is refused: its uid reads as 0, which is root.
-func mayReload(r *http.Request) bool {
-	c, known := r.Context().Value(connKey{}).(net.Conn)
-	if !known {
-		return false
-	}
-	if _, tcp := c.LocalAddr().(*net.TCPAddr); tcp {
-		return true
-	}
-	peer, err := peerOfConn(c)
-	return err == nil && (peer.Uid == 0 || peer.Uid == uint32(os.Geteuid()))
-}
-
 func (r *Reloader) serve(w http.ResponseWriter, req *http.Request) {
-	if !mayReload(req) {
+	if !endpoint.FromOwner(req) {
 		problem.Write(w, refusal.New("reload_refused", "only root and the process's own user can reload it"))
 		return
 	}

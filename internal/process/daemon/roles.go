@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/policy"
@@ -135,7 +136,7 @@ const RolesWait, rolesPoll = time.Minute, time.Second
 // nextState waits until the state of the roles is not known, until ctx or the process ends, or for RolesWait. It
 // returns the state.
 func (p *Process) nextState(ctx context.Context, known string) (RolesState, error) {
-	ctx, cancel := UntilEnding(ctx)
+	ctx, cancel := endpoint.UntilEnding(ctx)
 	defer cancel()
 	wait := time.NewTimer(RolesWait)
 	defer wait.Stop()

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/descriptor"
 	"github.com/actionproof/mediator/internal/logs"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/tracing"
 	"github.com/actionproof/mediator/policy"
 )
@@ -79,7 +80,7 @@ func Run[C any, P config.Configuration[C]](ctx context.Context, name, path strin
 	if err != nil {
 		return err
 	}
-	if err := CheckPlaces(path, plan.places()...); err != nil {
+	if err := endpoint.CheckPlaces(path, plan.places()...); err != nil {
 		return err
 	}
 	log, err := logs.New(plan.Log, name, stderr)
@@ -138,7 +139,7 @@ func (r *running[C]) run(ctx context.Context) error {
 		group.Go(func() error { t.Run(ctx); return nil })
 	}
 	for _, p := range open {
-		group.Go(func() error { return Serve(ctx, p, p.serves(handler), p.limits, p.grace, r.Log) })
+		group.Go(func() error { return endpoint.Serve(ctx, p, p.serves(handler), p.limits, p.grace, r.Log) })
 	}
 	if r.Identity != nil {
 		group.Go(func() error { r.KeepIdentity(ctx); return nil })
@@ -153,7 +154,7 @@ func (r *running[C]) run(ctx context.Context) error {
 type port struct {
 	net.Listener
 	serves func(endpoint http.Handler) http.Handler
-	limits Limits
+	limits endpoint.Limits
 	grace  time.Duration
 }
 
@@ -171,9 +172,9 @@ func (r *running[C]) listen(plan Plan) (open []port, err error) {
 		}
 	}()
 	for _, e := range plan.Endpoint.Parts() {
-		listen := Listen
+		listen := endpoint.Listen
 		if e.TCP != "" && plan.Tokens != (config.Tokens{}) {
-			listen = ListenOpen
+			listen = endpoint.ListenOpen
 		}
 		l, err := listen(e, r.Identity, r.Log)
 		if err != nil {
@@ -194,7 +195,7 @@ func (r *running[C]) listen(plan Plan) (open []port, err error) {
 		if err != nil {
 			return open, fmt.Errorf("probes.listen: %w", err)
 		}
-		open = append(open, port{l, func(http.Handler) http.Handler { return r.probes() }, PublicLimits, time.Second})
+		open = append(open, port{l, func(http.Handler) http.Handler { return r.probes() }, endpoint.PublicLimits, time.Second})
 	}
 	return open, nil
 }

@@ -41,6 +41,7 @@ import (
 	"github.com/actionproof/mediator/internal/kube"
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/registrar"
 )
 
@@ -95,7 +96,7 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 func Plan(c *config.Registrar) (daemon.Plan, error) {
 	p := daemon.Plan{
 		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
-		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
+		Listens: []endpoint.Place{{Key: "listen", Address: c.Listen}},
 		Public:  []string{c.Rules}, Write: []string{c.State},
 		Secret: c.Custody.SecretFiles(caPurpose, readerPurpose),
 	}
@@ -215,16 +216,16 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 			return nil, err
 		}
 	}
-	listen := daemon.Listen
+	listen := endpoint.Listen
 	if p.cluster != nil && p.cluster.audience != "" {
-		listen = daemon.ListenOpen
+		listen = endpoint.ListenOpen
 	}
 	l, err := listen(config.Endpoint{TCP: p.config.Listen}, p.own, p.Log)
 	if err != nil {
 		return nil, fmt.Errorf("listen in %s: %w", p.config.Path, err)
 	}
 	p.Log.Info("answering other processes", zap.Stringer("address", l.Addr()))
-	group.Go(func() error { return daemon.Serve(ctx, l, p.public(), daemon.Limits{}, grace, p.Log) })
+	group.Go(func() error { return endpoint.Serve(ctx, l, p.public(), endpoint.Limits{}, grace, p.Log) })
 	group.Go(func() error { p.Registrar.Run(ctx); return nil })
 	group.Go(func() error { return p.followRules(ctx, group) })
 	return p.operators(), nil

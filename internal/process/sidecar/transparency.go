@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/session"
@@ -217,7 +218,7 @@ func (t *transparency) publish(ctx context.Context, group *errgroup.Group, log *
 		return fmt.Errorf("transparencyLog.listen: %w", err)
 	}
 	group.Go(func() error {
-		return daemon.Serve(ctx, l, translog.Handler(t.ledger), daemon.PublicLimits, time.Second, log)
+		return endpoint.Serve(ctx, l, translog.Handler(t.ledger), endpoint.PublicLimits, time.Second, log)
 	})
 	return nil
 }

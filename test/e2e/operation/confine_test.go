@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/control"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/process/node"
 	"github.com/actionproof/mediator/internal/process/sidecar"
 	"github.com/actionproof/mediator/internal/process/trigger"
@@ -169,7 +170,7 @@ func TestNeeds(t *testing.T) {
 		"\ntracing: {endpoint: \"https://traces.example:4318\"}\naudience: ")
 	collecting := plans(t, dir)
 	low := all["trigger"]
-	low.Listens = []daemon.Place{{Address: ":443"}}
+	low.Listens = []endpoint.Place{{Address: ":443"}}
 	for _, tt := range []struct {
 		name string
 		plan daemon.Plan

@@ -1,4 +1,4 @@
-package daemon
+package endpoint
 
 import (
 	"errors"
@@ -102,7 +102,7 @@ func TestReloadOverDescriptors(t *testing.T) {
 	check.Must(t, err)
 	go func() {
 		_ = Serve(t.Context(), descriptor.Listener(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprint(w, mayReload(r))
+			fmt.Fprint(w, FromOwner(r))
 		}), Limits{}, time.Minute, zap.NewNop())
 	}()
 	client, base := Client(config.Peer{Unix: e.Unix}, nil)
