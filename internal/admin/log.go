@@ -19,7 +19,8 @@ type TransparencyLog struct {
 	Since     time.Time              `json:"since"`     // of that checkpoint; before it, the start of the process
 	Demanded  bool                   `json:"demanded"`  // the policy demands witnesses
 	Witnesses []translog.Cosignature `json:"witnesses"` // of that checkpoint
-	Failures  map[string]string      `json:"failures"`  // why witnesses have not cosigned the newest one, by their names
+	// why witnesses have not cosigned the newest one, by their names
+	Failures map[string]string `json:"failures"`
 }
 
 // String describes the log in one line.

@@ -28,8 +28,8 @@ type Record struct {
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
 	// Purpose says what the call's rule is for, by the sidecar's present configuration.
 	Purpose match.Purpose `json:"purpose,omitzero"`
-	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 to the call's own or, before
-	// there is one, to the last: only the last 3 MiB.
+	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 to the call's own or,
+	// before there is one, to the last: only the last 3 MiB.
 	Receipts []string `json:"receipts,omitempty"`
 	// Proofs show that the transparency log holds the record.
 	Proofs archive.Proofs `json:"proofs,omitzero"`
@@ -38,7 +38,8 @@ type Record struct {
 // Assess returns what the checks of a record prove. Only those of the mediator's own gate count, and the sidecar's that
 // the single-use keys were consumed durably.
 func Assess(r ledger.Record) *policy.Assurance {
-	if r.Flow != "post" || slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == gate.CheckByAPI }) {
+	if r.Flow != "post" ||
+		slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == gate.CheckByAPI }) {
 		return nil
 	}
 	held := gate.Held(r.Checks)

@@ -160,7 +160,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/controls", ofDeployment(s, Deployment.Controls))
 	mux.HandleFunc("GET /v1/reputation", ofDeployment(s, Deployment.Reputation))
 	mux.HandleFunc("GET /v1/upstream-proxy", ofDeployment(s, Deployment.UpstreamProxy))
-	mux.HandleFunc("GET /v1/rules", ofDeployment(s, func(d Deployment, _ context.Context) own.Rules { return d.Rules() }))
+	mux.HandleFunc("GET /v1/rules",
+		ofDeployment(s, func(d Deployment, _ context.Context) own.Rules { return d.Rules() }))
 	mux.HandleFunc("GET /v1/confinement", wire.Answer(s.confinement))
 	mux.HandleFunc("GET /v1/enforcement", wire.Answer(func(*http.Request) (Enforcement, error) {
 		return s.Enforcement(), nil
@@ -286,8 +287,8 @@ func (s *Server) openLearning(r *http.Request, ask SessionRequest, l *listener) 
 		return Session{}, refusal.New("not_configured", "the sidecar's configuration does not set session.learning")
 	case l == nil || !ask.Launcher || ask.Event != "" || !endpoint.InOwnNetwork(r):
 		return Session{}, refusal.New("isolation_unavailable",
-			"a learning session is for an isolated run without an event: start it with mediator run --learn in the sidecar's "+
-				"own network")
+			"a learning session is for an isolated run without an event: start it with mediator run --learn in the "+
+				"sidecar's own network")
 	}
 	ca, err := intercept.NewCA(intercept.CAOptions{Now: time.Now})
 	if err != nil {
@@ -351,7 +352,8 @@ func (s *Server) Abandoned(ctx context.Context, run *observe.Run) {
 		return
 	}
 	if err := s.finish(ctx, opened); err != nil {
-		s.Log.Error("the event of an abandoned session is not done", zap.String("event", opened.Event.ID), zap.Error(err))
+		s.Log.Error("the event of an abandoned session is not done", zap.String("event", opened.Event.ID),
+			zap.Error(err))
 	}
 }
 

@@ -103,7 +103,8 @@ func Summarize(all []ledger.Record) Summary {
 	}
 	sum.Last, sum.First = all[0].Started, all[len(all)-1].Started
 	sum.Spans = emptySpans(sum.First, sum.Last)
-	sessions, codes, agents, steps := bySession(all), make(map[string]int), make(map[string]int), make(map[string][]int64)
+	sessions, codes, agents, steps := bySession(all), make(map[string]int), make(map[string]int),
+		make(map[string][]int64)
 	var order []string
 	for _, r := range all {
 		sum.States[r.State]++

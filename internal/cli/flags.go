@@ -113,7 +113,8 @@ func found() string {
 		at = filepath.Dir(at)
 		path := filepath.Join(at, devstack.DefaultFolder)
 		var s unix.Stat_t
-		if unix.Lstat(path, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFDIR && (s.Uid == 0 || int(s.Uid) == os.Geteuid()) {
+		if unix.Lstat(path, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFDIR &&
+			(s.Uid == 0 || int(s.Uid) == os.Geteuid()) {
 			return path
 		}
 	}

@@ -18,8 +18,8 @@ func (c *Reputation) checkAll(f *findings) {
 	for i, host := range c.BelievedHosts {
 		target, err := upstream.ParseOrigin("https", host)
 		if err != nil {
-			f.Add(fmt.Sprintf("believedHosts[%d]", i), "%q is neither a host, such as api.example.com, nor a host and a port",
-				host)
+			f.Add(fmt.Sprintf("believedHosts[%d]", i),
+				"%q is neither a host, such as api.example.com, nor a host and a port", host)
 			continue
 		}
 		c.ModelHosts = append(c.ModelHosts, target.Address())

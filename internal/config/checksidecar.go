@@ -29,8 +29,8 @@ import (
 // MinGateSecret is the minimum length of a gate's secret, in bytes.
 const MinGateSecret = 32
 
-// CheckSidecar loads a sidecar's configuration as if the file at path had this text. It also checks the rules by the manifest's
-// ceiling.
+// CheckSidecar loads a sidecar's configuration as if the file at path had this text. It also checks the rules by the
+// manifest's ceiling.
 func CheckSidecar(path string, raw []byte) (*Sidecar, error) {
 	c, err := parse[Sidecar](path, raw, true)
 	if err == nil {
@@ -301,7 +301,8 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 
 func (c *Sidecar) checkTransparent(f *findings) {
 	if c.Agents != nil && (c.Agents.Unix != "" || !c.Session.Standing) {
-		f.Add("agents", "needs tcp, where a certificate names the pod, and session.standing, as each pod has one session")
+		f.Add("agents", "needs tcp, where a certificate names the pod, and session.standing, as each pod has one "+
+			"session")
 	}
 	if c.Transparent == nil {
 		return

@@ -91,8 +91,8 @@ func (known webhookSecrets) read(source, scheme string, names []string) ([]strin
 			return nil, err
 		}
 		if of, taken := known.of[[2]string{scheme, s}]; taken && of != source {
-			return nil, fmt.Errorf("the secret in %s is also that of the source %s: a sender of one could sign for the other",
-				name, of)
+			return nil, fmt.Errorf("the secret in %s is also that of the source %s: a sender of one could sign for "+
+				"the other", name, of)
 		}
 		known.of[[2]string{scheme, s}] = source
 		out = append(out, s)

@@ -17,8 +17,8 @@ import (
 // credential's), with what is allowed.
 func TestWrongCredentials(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"token": "a-token-of-the-api", "pair": "alice:open-sesame", "short": "seven77",
-		"lines": "two\nlines-of-text", "space": "a token with spaces", "empty": "",
+	for name, text := range map[string]string{"token": "a-token-of-the-api", "pair": "alice:open-sesame",
+		"short": "seven77", "lines": "two\nlines-of-text", "space": "a token with spaces", "empty": "",
 		"aws":      "[default]\naws_access_key_id = AKID\naws_secret_access_key = a-secret-key\n",
 		"aws-more": "[a]\naws_access_key_id = AKID\naws_secret_access_key = a-secret-key\n[b]\n",
 		"aws-bad":  "[default]\naws_access_key_id = AK ID\naws_secret_access_key = a-secret-key\n",

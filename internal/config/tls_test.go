@@ -53,7 +53,8 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{callers, "tokens: {operate: TOKEN}, " + callers, ""},
 		{callers, "tokens: {read: absent}, " + callers, "admin.tokens.read: read secret: open "},
 		{callers, "tokens: {operate: SHORT}, " + callers, "has fewer than 32 bytes"},
-		{callers, "tokens: {write: TOKEN}, " + callers, "admin.tokens.write: is not known; known here are operate, read"},
+		{callers, "tokens: {write: TOKEN}, " + callers,
+			"admin.tokens.write: is not known; known here are operate, read"},
 		{callers, "tokens: {}", "admin.callers: is required for tcp"},
 		{`tcp: "0.0.0.0:8443", ` + callers, "unix: run/a.sock, tokens: {read: TOKEN}",
 			"admin.tokens.read: has no meaning without tcp"},
@@ -61,11 +62,14 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{`"0.0.0.0:8443"`, `"8443"`, `admin.tcp: "8443" is not a host and a port`},
 		{callers, "tokenFile: token, " + callers, "admin.tokenFile: is not known"},
 		{callers, `callers: ["*"]`, noMatch("*", "scheme is missing or invalid")},
-		{callers, `callers: ["https://example.org/a"]`, noMatch("https://example.org/a", "scheme is missing or invalid")},
+		{callers, `callers: ["https://example.org/a"]`,
+			noMatch("https://example.org/a", "scheme is missing or invalid")},
 		{callers, `callers: ["spiffe://*/a"]`, noMatch("spiffe://*/a", "trust domain characters are limited")},
 		{callers, `callers: ["spiffe://example.org"]`, noMatch("spiffe://example.org", "it names only a trust domain")},
-		{callers, `callers: ["spiffe://example.org/a*"]`, noMatch("spiffe://example.org/a*", "path segment characters")},
-		{callers, `callers: ["spiffe://example.org/a/"]`, noMatch("spiffe://example.org/a/", "path cannot have a trailing")},
+		{callers, `callers: ["spiffe://example.org/a*"]`,
+			noMatch("spiffe://example.org/a*", "path segment characters")},
+		{callers, `callers: ["spiffe://example.org/a/"]`,
+			noMatch("spiffe://example.org/a/", "path cannot have a trailing")},
 		{callers, `callers: [""]`, noMatch("", "cannot be empty")},
 		{name, `name: "spiffe://example.org/service/*"`, "control.name: "},
 		{name, `name: "https://control"`, `control.name: "https://control" is neither a host name`},
@@ -93,9 +97,10 @@ func TestMistakesAboutTCP(t *testing.T) {
 		"certificate: a\nkey: a\nauthorities: b\nname: \"a b\"\n":      `name: "a b" is neither a host name`,
 		"certificate: a\nauthorities: b\nname: spiffe://example.org/a": "certificate: is required together with key",
 		"tokenFile: a\nauthorities: b\n":                               "",
-		"tokenFile: a\nkey: c\nauthorities: b\n":                       "certificate: is required together with key, or else",
-		"authorities: b\nname: a\n":                                    "certificate: is required together with key, or else",
-		"tokenFile: a\n":                                               "authorities: is required",
+		"tokenFile: a\nkey: c\nauthorities: b\n": "certificate: is required together with key, " +
+			"or else",
+		"authorities: b\nname: a\n": "certificate: is required together with key, " +
+			"or else", "tokenFile: a\n": "authorities: is required",
 	} {
 		checked, err := CheckFile(write(t, text), true)
 		if checked.Kind != "operator's client" || (err == nil) != (says == "") || err != nil &&

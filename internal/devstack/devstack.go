@@ -306,8 +306,8 @@ func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
 		case <-p.Done:
 			return s.ExitError(p)
 		case <-ctx.Done():
-			return fmt.Errorf("mediator %s did not get ready in %s: %w\n%s", p.Name, time.Since(began).Round(time.Second), err,
-				s.endOfLog(p))
+			return fmt.Errorf("mediator %s did not get ready in %s: %w\n%s", p.Name,
+				time.Since(began).Round(time.Second), err, s.endOfLog(p))
 		case <-tick.C:
 		}
 	}

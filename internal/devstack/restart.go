@@ -54,7 +54,8 @@ func (s *Stack) keepEarlier(now time.Time, names []string) error {
 			return err
 		}
 	}
-	if err := os.Rename(incomplete, filepath.Join(earlier, now.UTC().Format("20060102T150405.000000000Z"))); err != nil {
+	if err := os.Rename(incomplete,
+		filepath.Join(earlier, now.UTC().Format("20060102T150405.000000000Z"))); err != nil {
 		return err
 	}
 	folders, err := filepath.Glob(filepath.Join(earlier, "*Z"))

@@ -141,7 +141,8 @@ func (p Peer) Do(req *http.Request) ([]byte, error) {
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
 	if err != nil || len(raw) > MaxAnswer {
-		return nil, refusal.New(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
+		return nil, refusal.New(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name,
+			MaxAnswer)
 	}
 	return raw, nil
 }

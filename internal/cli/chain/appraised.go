@@ -37,7 +37,8 @@ var appraisals = map[string]appraisal{
 		return "reputation of " + c.AgentID, node.ReputationFacts(c)
 	}),
 	autonomy.Kind.Typ: appraised(autonomy.Kind, func(c autonomy.Claims) (what, says string) {
-		return fmt.Sprintf("score of session %s of %s", c.Session, c.Agent), fmt.Sprintf("%.1f (%s)", c.Composite, c.Band)
+		return fmt.Sprintf("score of session %s of %s", c.Session, c.Agent),
+			fmt.Sprintf("%.1f (%s)", c.Composite, c.Band)
 	}),
 	verification.Kind.Typ: appraised(verification.Kind, func(c verification.Result) (what, says string) {
 		says = fmt.Sprintf("score %d of %d in the mode %s, with the key %s", c.Score, c.MaxScore, c.Mode, c.DIDKey)

@@ -76,7 +76,8 @@ func (by *verifier) scored(in io.Reader, path string, s archive.Score) error {
 	case err != nil:
 		return err
 	case !j.Chain:
-		return cli.Usagef("%s does not begin with the first receipt of the session, so its score cannot be computed", path)
+		return cli.Usagef("%s does not begin with the first receipt of the session, so its score cannot be computed",
+			path)
 	}
 	if err := archive.ScoreOf(claims, session); err != nil {
 		return err
@@ -93,8 +94,8 @@ func (by *verifier) scored(in io.Reader, path string, s archive.Score) error {
 
 func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed bool) error {
 	v := verifiedScore{
-		Session: claims.Session, Agent: claims.Agent, Owner: claims.Owner, Appraiser: claims.Issuer, Score: claims.Composite,
-		Band:   claims.Band,
+		Session: claims.Session, Agent: claims.Agent, Owner: claims.Owner, Appraiser: claims.Issuer,
+		Score: claims.Composite, Band: claims.Band,
 		Number: claims.HeadNumber, Closed: claims.Closed, Computed: computed, NotComputed: why, Probabilistic: true,
 	}
 	said := []string{cli.Unbroken(fmt.Sprintf("the score %.1f (%s) of session %s is signed by the appraiser %s",

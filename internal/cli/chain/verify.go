@@ -168,8 +168,8 @@ func (by *verifier) record(in io.Reader, path string) error {
 			return by.appraisal(raw, token)
 		}
 		if isCapability(raw) {
-			return cli.Usagef("%s is a capability, which takes the gate's secret to verify: see mediator capability verify",
-				path)
+			return cli.Usagef("%s is a capability, which takes the gate's secret to verify: see mediator capability "+
+				"verify", path)
 		}
 	}
 	p, err := archive.ParseRecord(raw, path)
@@ -224,15 +224,17 @@ func printVerified(out io.Writer, p ledger.Record, v archive.Verdict, l logged) 
 	}
 	fmt.Fprintln(out)
 	fmt.Fprintf(cli.Lines(out), "The outcome is %s.\n", v.Word(p))
-	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ", strings.Join(v.Unproven, ", "),
-		".\n", whatVerifies)
+	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ",
+		strings.Join(v.Unproven, ", "), ".\n", whatVerifies)
 }
 
 type verifiedRecord struct {
-	Checks                 []ledger.Check `json:"checks"`
-	Whole                  bool           `json:"whole"`                  // every artifact of the chain is there and valid
-	NonHumanIdentityProven bool           `json:"nonHumanIdentityProven"` // never
-	Unproven               []string       `json:"unproven,omitempty"`     // members of the record that no signature holds
+	Checks []ledger.Check `json:"checks"`
+	// every artifact of the chain is there and valid
+	Whole                  bool `json:"whole"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"` // never
+	// members of the record that no signature holds
+	Unproven []string `json:"unproven,omitempty"`
 
 	logged
 	Outcome string `json:"outcome"` // whose word it is

@@ -173,10 +173,10 @@ func (t *differenceTable) end(s vaultaudit.Summary) error {
 	if !s.Since.IsZero() {
 		since = cli.Time(s.Since)
 	}
-	fmt.Fprintf(t.out, "from %s until %s: %d signatures in Vault's log, %d artifacts in the record, %d in both\n", since,
-		cli.Time(s.Until), s.Signatures, s.Artifacts, s.Matched)
+	fmt.Fprintf(t.out, "from %s until %s: %d signatures in Vault's log, %d artifacts in the record, %d in both\n",
+		since, cli.Time(s.Until), s.Signatures, s.Artifacts, s.Matched)
 	_, err := fmt.Fprintf(t.out,
-		"only in Vault's log: %d; only in the record: %d; made again over the same: %d; by keys that were not compared: %d\n",
-		s.OnlyVault, s.OnlyRecord, s.Repeated, s.OtherKeys)
+		"only in Vault's log: %d; only in the record: %d; made again over the same: %d; by keys that were not "+
+			"compared: %d\n", s.OnlyVault, s.OnlyRecord, s.Repeated, s.OtherKeys)
 	return err
 }

@@ -44,7 +44,8 @@ its own.`,
 					return err
 				}
 			case !unconstrained:
-				return cli.Usagef("mediator ca init needs --config, for the hosts that the CA is good for, or --unconstrained")
+				return cli.Usagef("mediator ca init needs --config, for the hosts that the CA is good for, or " +
+					"--unconstrained")
 			}
 			ca, err := intercept.CreateCA(dir, o)
 			if err != nil {

@@ -138,10 +138,11 @@ func warn(c *cobra.Command, bundle string, done keyring.Certification) {
 	}
 	if done.Waiting > 0 {
 		fmt.Fprintf(w,
-			"%d new versions get no certificate yet, because their keys have many certified versions: certify again in 15 "+
-				"minutes, or retire versions\n", done.Waiting)
+			"%d new versions get no certificate yet, because their keys have many certified versions: certify again "+
+				"in 15 minutes, or retire versions\n", done.Waiting)
 	}
 	if done.Full > 0.5 {
-		fmt.Fprintf(w, "%s is %.0f %% full: when it is full, no more keys are certified into it\n", bundle, 100*done.Full)
+		fmt.Fprintf(w, "%s is %.0f %% full: when it is full, no more keys are certified into it\n", bundle,
+			100*done.Full)
 	}
 }

@@ -52,7 +52,8 @@ verifiers without a YAML reader.`,
 		},
 	}
 	cli.JSONFlag(c)
-	c.Flags().BoolVar(&canonical, "canonical", false, "print the manifest as canonical JSON, which APIs that verify read")
+	c.Flags().BoolVar(&canonical, "canonical", false,
+		"print the manifest as canonical JSON, which APIs that verify read")
 	return c
 }
 
@@ -73,7 +74,8 @@ the certificate ends.
 			if err != nil {
 				return err
 			}
-			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(), evidence.PurposeDeploymentCertificate)
+			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(),
+				evidence.PurposeDeploymentCertificate)
 			if err != nil {
 				return err
 			}

@@ -49,13 +49,15 @@ files of Vault's audit log, with the name and the address of the token.`,
 				}
 			}
 			return cli.PrintTable(c, listed, func(e keyring.Event) []any {
-				return []any{e.Time.Format(time.RFC3339), e.Change, e.KeyID, cli.OrDash(e.Purpose), e.By, cli.OrDash(e.Reason)}
+				return []any{e.Time.Format(time.RFC3339), e.Change, e.KeyID, cli.OrDash(e.Purpose), e.By,
+					cli.OrDash(e.Reason)}
 			}, "TIME", "CHANGE", "KEY", "ROLE", "BY", "REASON")
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&bundle, "bundle", "", "the trust bundle (required)")
-	f.StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle (required)")
+	f.StringVar(&registry, "registry", "",
+		"the public file of the key registry, which has signed the bundle (required)")
 	f.StringVar(&since, "since", "",
 		"only what happened at this time or later: a time, a date, or how long ago, as for posts list")
 	f.StringVar(&until, "until", "", "only what happened before this time")
@@ -80,7 +82,8 @@ func loggedRotations(c *cobra.Command, path, mount string) (events []keyring.Eve
 			return nil, err
 		}
 		events = append(events,
-			keyring.Event{Time: r.Time, Change: keyring.EventRotated, KeyID: r.Key, By: r.By + " from " + cli.OrDash(r.Remote)})
+			keyring.Event{Time: r.Time, Change: keyring.EventRotated, KeyID: r.Key, By: r.By + " from " +
+				cli.OrDash(r.Remote)})
 	}
 	return events, nil
 }

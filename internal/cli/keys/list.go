@@ -71,7 +71,8 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 			if err := addUse(c, versions, records); err != nil {
 				refused = err
 			}
-			return cmp.Or(cli.PrintTable(c, versions, row, "KEY", "ROLE", "STATE", "SIGNS NOW", "CREATED", "CERTIFIED UNTIL",
+			return cmp.Or(cli.PrintTable(c, versions, row, "KEY", "ROLE", "STATE", "SIGNS NOW", "CREATED",
+				"CERTIFIED UNTIL",
 				"FIRST POST", "LAST POST", "POSTS", "CUSTODY", "EXPORTABLE", "ISSUER", "PROCESS"), refused)
 		},
 	}
@@ -79,7 +80,8 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 	c.Flags().StringVar(&bundle, "bundle", "", "the trust bundle, to say what is certified, retired and revoked")
 	c.Flags().StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle")
 	c.Flags().StringArrayVar(&records, "record", nil,
-		"internal endpoint of a sidecar, unix:PATH, whose record says what each version has signed; once for each record")
+		"internal endpoint of a sidecar, unix:PATH, whose record says what each version has signed; once for each "+
+			"record")
 	cli.FileFromDir(c, "bundle", devstack.BundleFile)
 	cli.FileFromDir(c, "registry", devstack.RegistryFile)
 	cli.FromDir(c, "record", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
@@ -116,7 +118,8 @@ func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
 	for _, one := range at {
 		uses, err := admin.KeyUses(c.Context(), one)
 		if err != nil {
-			fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "the record at %s cannot be read: %v%s\n", one, err, daemon.CodeOf(err))
+			fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "the record at %s cannot be read: %v%s\n", one, err,
+				daemon.CodeOf(err))
 			return cli.ErrRefused
 		}
 		all = append(all, uses...)
@@ -141,7 +144,8 @@ func row(v keyring.Version) []any {
 		}
 	}
 	return []any{v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs), timeOrDash(v.Created), timeOrDash(v.Until),
-		timeOrDash(first), timeOrDash(last), cli.OrDash(posts), v.Custody, v.Exportable, v.Issuer, cli.OrDash(v.Process)}
+		timeOrDash(first), timeOrDash(last), cli.OrDash(posts), v.Custody, v.Exportable, v.Issuer,
+		cli.OrDash(v.Process)}
 }
 
 func timeOrDash(t *time.Time) string {

@@ -52,7 +52,8 @@ certificate ends earlier if the manifest says so.`,
 			if err != nil {
 				return err
 			}
-			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(), evidence.PurposeDeploymentCertificate)
+			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(),
+				evidence.PurposeDeploymentCertificate)
 			if err != nil {
 				return err
 			}

@@ -47,12 +47,14 @@ manifest that demands a fresh one.`,
 			}{{evidence.RevokedKey, keys}, {evidence.RevokedArtifact, artifacts}} {
 				for _, id := range ids.list {
 					add = append(add,
-						evidence.Revocation{Expires: time.Now().Add(keep).Unix(), ID: id, Kind: ids.kind, Reason: reason})
+						evidence.Revocation{Expires: time.Now().Add(keep).Unix(), ID: id, Kind: ids.kind,
+							Reason: reason})
 				}
 			}
 			entries, err := registry.Revoke(c.Context(), add, func(kid string) {
 				fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
-					"no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n", r.bundle, kid)
+					"no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n",
+					r.bundle, kid)
 			})
 			if err != nil {
 				return err

@@ -28,8 +28,8 @@ func keysRoot() *cobra.Command {
 	var name, out, held string
 	var postQuantum bool
 	c := &cobra.Command{
-		Use: "root --name NAME --out DIR", Short: "Make a root key: the registry's, the auditor's, an arbiter's or the operator's",
-		Args: cli.NoArgs,
+		Use:   "root --name NAME --out DIR",
+		Short: "Make a root key: the registry's, the auditor's, an arbiter's or the operator's", Args: cli.NoArgs,
 		Example: `  mediator keys root --name registry --out roots
   mediator keys root --name auditor --out roots --post-quantum`,
 		Long: `DIR/NAME.key.jwk is private (mode 0600): keep it away from where agents run. Every process and API pins the
@@ -39,11 +39,12 @@ demand both signatures.
 --root-key makes no key: it writes DIR/NAME.jwk for the key that the file names in Vault or in a token.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !rootName.MatchString(name) {
-				return cli.Usagef("--name %q is not a name of a key: it has letters, digits, - and _, as registry or auditor has",
-					name)
+				return cli.Usagef("--name %q is not a name of a key: it has letters, digits, - and _, as registry or "+
+					"auditor has", name)
 			}
 			if held != "" && postQuantum {
-				return cli.Usagef("--root-key and --post-quantum exclude each other: a key in Vault or in a token signs once")
+				return cli.Usagef("--root-key and --post-quantum exclude each other: a key in Vault or in a token " +
+					"signs once")
 			}
 			if err := os.MkdirAll(out, 0o700); err != nil {
 				return err

@@ -126,8 +126,8 @@ func keysRetire() *cobra.Command {
 	var o ownerFlags
 	var oldest int
 	c := &cobra.Command{
-		Use: "retire KEY --oldest N --address URL --token-file FILE", Short: "Retire the older versions of a key in Vault",
-		Args: cli.ExactArgs(1, "the name of a key"),
+		Use:   "retire KEY --oldest N --address URL --token-file FILE",
+		Short: "Retire the older versions of a key in Vault", Args: cli.ExactArgs(1, "the name of a key"),
 		Example: `  mediator keys retire runtime-key --oldest 3 \
       --address https://vault.example:8200 --token-file owner-token`,
 		Long: `Makes Vault refuse the versions of a key before N (its min_decryption_version). Processes stop publishing them,
@@ -156,6 +156,6 @@ func rotatedText(d keyring.Rotated) string {
 			d.Version)
 	}
 	return fmt.Sprintf(
-		"versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed", d.Key,
-		d.Oldest)
+		"versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed",
+		d.Key, d.Oldest)
 }

@@ -17,8 +17,8 @@ import (
 func Setup() *cobra.Command {
 	var dir, file string
 	c := &cobra.Command{
-		Use: "setup", Short: "Prepare this machine to run the processes, or pin and certify changed files", Args: cli.NoArgs,
-		Example: `  mediator setup
+		Use: "setup", Short: "Prepare this machine to run the processes, or pin and certify changed files",
+		Args: cli.NoArgs, Example: `  mediator setup
   mediator setup --file answers.yaml`,
 		Long: `Asks what the machine is for, or reads the answers from a file. Then it makes the root keys, unless they are
 elsewhere; writes the configuration files with the rules of presets, and secrets for webhooks; makes keys and logins in

@@ -44,9 +44,10 @@ proxy does not answer, if the node refuses receipts, or if a believed reputation
 				path string
 				into any
 			}{
-				{"/v1/controls", &seen.Controls}, {"/v1/confinement", &seen.Confinement}, {"/v1/delivery", &seen.Delivery},
-				{"/v1/reputation", &seen.Reputation}, {"/v1/ledger", &seen.Ledger}, {"/v1/enforcement", &seen.Enforcement},
-				{"/v1/log", &seen.Log}, {"/v1/upstream-proxy", &seen.Proxy},
+				{"/v1/controls", &seen.Controls}, {"/v1/confinement", &seen.Confinement},
+				{"/v1/delivery", &seen.Delivery},
+				{"/v1/reputation", &seen.Reputation}, {"/v1/ledger", &seen.Ledger},
+				{"/v1/enforcement", &seen.Enforcement}, {"/v1/log", &seen.Log}, {"/v1/upstream-proxy", &seen.Proxy},
 			} {
 				if err := admin.Get(c.Context(), at, part.path, part.into); err != nil {
 					return err

@@ -99,8 +99,8 @@ func validateWays(c *cobra.Command, mode, proxy string, outside []string) error 
 	if mode != evidence.EnforcedGuard && mode != evidence.EnforcedPod {
 		return cli.Usagef("--validate is guard or pod, not %q", mode)
 	}
-	v := agentpod.Validation{Proxy: proxy, Wait: proxyWait, DNS: mode == evidence.EnforcedPod, Resolv: "/etc/resolv.conf",
-		Getenv: os.Getenv}
+	v := agentpod.Validation{Proxy: proxy, Wait: proxyWait, DNS: mode == evidence.EnforcedPod,
+		Resolv: "/etc/resolv.conf", Getenv: os.Getenv}
 	for _, text := range outside {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
@@ -135,7 +135,8 @@ func forwardAgent(c *cobra.Command, at, proxy, caFile string) error {
 	if err != nil {
 		return err
 	}
-	f := agentpod.Forwarder{Listen: l, Proxy: to.TCP, Name: cmp.Or(to.Name, host), Identity: id, CAFile: caFile, Log: log}
+	f := agentpod.Forwarder{Listen: l, Proxy: to.TCP, Name: cmp.Or(to.Name, host), Identity: id, CAFile: caFile,
+		Log: log}
 	return f.Run(c.Context())
 }
 

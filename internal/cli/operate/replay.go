@@ -86,8 +86,8 @@ func (l *learning) replay(c *cobra.Command, raw []byte, before *rules.Rules) err
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "mediator: %s judged, and %d whose record does not say enough\n", count(judged, "call"),
-		unjudged)
+	fmt.Fprintf(c.ErrOrStderr(), "mediator: %s judged, and %d whose record does not say enough\n",
+		count(judged, "call"), unjudged)
 	return cli.PrintText(c, changed, func(w io.Writer) error {
 		if len(changed) == 0 {
 			_, err := fmt.Fprintln(w, "the rules decide every call as before")

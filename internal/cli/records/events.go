@@ -18,7 +18,8 @@ func Events() *cobra.Command {
 func triggerFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "trigger", "unix:/run/mediator/trigger.sock",
 		"the trigger service's internal endpoint, "+cli.Endpoint)
-	cli.FromDir(c, "trigger", func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("trigger")} })
+	cli.FromDir(c, "trigger",
+		func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("trigger")} })
 	cli.FromContext(c, "trigger", func(of *config.Context) []string { return of.Named(of.Trigger) })
 }
 

@@ -70,8 +70,8 @@ evidence; with --json as lines of JSON.`,
 	from.Add(c)
 	cli.Check(c, func(*cobra.Command) error {
 		if follow && (from.Ledger != "" || flags.Cursor != "" || flags.until != "" || flags.Key != "" || flags.Keys) {
-			return cli.Usagef("--follow asks a sidecar for its calls as they end: leave out --ledger, --cursor, --until, " +
-				"--key and --keys")
+			return cli.Usagef("--follow asks a sidecar for its calls as they end: leave out --ledger, --cursor, " +
+				"--until, --key and --keys")
 		}
 		return nil
 	})
@@ -127,8 +127,8 @@ func listPosts(c *cobra.Command, s admin.Selection, from *Reader) error {
 		return err
 	}
 	_, err := fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
-		"mediator: these are %d records, and there are more: go on with --cursor %s, show more with --limit, or all with "+
-			"--json\n", shown, last)
+		"mediator: these are %d records, and there are more: go on with --cursor %s, show more with --limit, or all "+
+			"with --json\n", shown, last)
 	return err
 }
 

@@ -61,7 +61,8 @@ Schedules make their own events.`,
 				}
 				return cli.Print(c, struct{}{}, "queued: mediator events list shows it once the service has claimed it")
 			case *trigger.Schedule:
-				return cli.Usagef("%s is a schedule, whose events only the service makes, the next at %s; cron: \"@every 30s\" "+
+				return cli.Usagef("%s is a schedule, whose events only the service makes, the next at %s; cron: "+
+					"\"@every 30s\" "+
 					"tries it out", s.Name(), s.Next(time.Now()).Format(time.RFC3339))
 			default:
 				return unknown(service, args[0])

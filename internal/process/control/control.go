@@ -126,7 +126,8 @@ func (p *plane) activate(next *ruling) error {
 	default:
 		time.AfterFunc(overlap, func() {
 			if p.engines.Retire(old.engine) {
-				p.Log.Info("the previous manifest is honoured no more", zap.String("manifest", old.trust.Strict.ManifestHash))
+				p.Log.Info("the previous manifest is honoured no more",
+					zap.String("manifest", old.trust.Strict.ManifestHash))
 			}
 			p.Trust.Drop(old.trust)
 		})

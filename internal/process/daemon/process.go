@@ -62,7 +62,8 @@ type Process struct {
 	follow       func(ctx context.Context)           // renews the Identity; nil without one
 	ready        Check                               // why its callers would be refused; nil until Mux
 	certificates atomic.Pointer[certificateFollower] // nil until WaitForCertificates
-	waiting      atomic.Pointer[string]              // what the process waits for before it is ready; nil if for nothing
+	// what the process waits for before it is ready; nil if for nothing
+	waiting atomic.Pointer[string]
 }
 
 // New opens the custody and reads the TLS certificate of a process, and makes SIGHUP reload the process. The caller

@@ -109,7 +109,8 @@ func documents(ctx context.Context, roles []Role) []RoleDocument {
 			continue
 		}
 		p := r.Key.Properties()
-		d.KeyCustody, d.KeyExportable, d.Observed, d.Made = p.Custody, p.Exportable, p.Observed, make(map[string]time.Time)
+		d.KeyCustody, d.KeyExportable, d.Observed, d.Made = p.Custody, p.Exportable, p.Observed,
+			make(map[string]time.Time)
 		for _, v := range versions {
 			d.Keys = append(d.Keys, custody.JWK(v))
 			if !v.Made().IsZero() {
@@ -187,14 +188,14 @@ func (p *Process) CheckAllowed(strict *policy.Strict, audience string) error {
 		want := strict.Expected(r.Purpose)
 		if !slices.Contains(want.Issuers, r.Issuer) || !slices.Contains(want.Audiences, audience) {
 			return refusal.New("key_purpose",
-				"the manifest does not allow this process to sign as the issuer %s for the audience %s (purpose: %s)", r.Issuer,
-				audience, r.Purpose)
+				"the manifest does not allow this process to sign as the issuer %s for the audience %s (purpose: %s)",
+				r.Issuer, audience, r.Purpose)
 		}
 		if !slices.ContainsFunc(want.KeyIDs, func(kid string) bool {
 			return evidence.MatchName([]string{evidence.KeyName(kid)}, r.Key.Name())
 		}) {
-			return refusal.New("not_allowed", "the manifest does not allow the key %s, with which this process signs (%s)",
-				r.Key.Name(), r.Purpose)
+			return refusal.New("not_allowed",
+				"the manifest does not allow the key %s, with which this process signs (%s)", r.Key.Name(), r.Purpose)
 		}
 	}
 	return nil

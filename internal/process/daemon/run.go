@@ -95,8 +95,8 @@ func Run[C any, P config.Configuration[C]](ctx context.Context, name, path strin
 	}
 	defer p.Keys.Close()
 	if t := plan.Tracing; t != nil {
-		p.Tracing = tracing.New(tracing.Options{Service: "mediator-" + name, Collector: t.Of(), Sample: t.Sample, Log: log,
-			Metrics: p.Metrics})
+		p.Tracing = tracing.New(tracing.Options{Service: "mediator-" + name, Collector: t.Of(), Sample: t.Sample,
+			Log: log, Metrics: p.Metrics})
 	}
 	return (&running[C]{p, service, config.Load[C, P], &Configured[C]{Config: c, Plan: plan}}).run(ctx)
 }
@@ -195,7 +195,8 @@ func (r *running[C]) listen(plan Plan) (open []port, err error) {
 		if err != nil {
 			return open, fmt.Errorf("probes.listen: %w", err)
 		}
-		open = append(open, port{l, func(http.Handler) http.Handler { return r.probes() }, endpoint.PublicLimits, time.Second})
+		open = append(open, port{l, func(http.Handler) http.Handler { return r.probes() }, endpoint.PublicLimits,
+			time.Second})
 	}
 	return open, nil
 }

@@ -40,10 +40,11 @@ func tlsEndpoint(t *testing.T, a *tlstest.Authority, callers ...string) (*Proces
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- endpoint.Serve(ctx, l, p.admitting(e, config.Tokens{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			caller, _ := wire.CallerOf(r.Context())
-			wire.Write(w, caller.ID, nil)
-		})), endpoint.Limits{}, time.Minute, p.Log)
+		done <- endpoint.Serve(ctx, l,
+			p.admitting(e, config.Tokens{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				caller, _ := wire.CallerOf(r.Context())
+				wire.Write(w, caller.ID, nil)
+			})), endpoint.Limits{}, time.Minute, p.Log)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -63,7 +64,8 @@ func TestCallers(t *testing.T) {
 		client, base := endpoint.Client(config.Peer{TCP: at}, i)
 		defer client.CloseIdleConnections()
 		var said string
-		err = wire.Peer{HTTP: client, Name: "control", Unavailable: "process_unavailable"}.Call(t.Context(), base, 0, &said)
+		err = wire.Peer{HTTP: client, Name: "control", Unavailable: "process_unavailable"}.Call(t.Context(), base, 0,
+			&said)
 		return said, err
 	}
 	for id, code := range map[string]string{
@@ -104,7 +106,8 @@ func TestStrangersAreNotWaitedFor(t *testing.T) {
 	certificate, key := a.Certify(t, nil, "spiffe://example.org/pod/agents/1")
 	pair, err := tls.X509KeyPair(certificate, key)
 	check.Must(t, err)
-	for _, body := range []string{"Content-Length: 10\r\n\r\nhalf", "\r\n"} { // the second one would keep its connection
+	// the second one would keep its connection
+	for _, body := range []string{"Content-Length: 10\r\n\r\nhalf", "\r\n"} {
 		any := &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true} //nolint:gosec // a test
 		c, err := tls.Dial("tcp", at, any)
 		check.Must(t, err)

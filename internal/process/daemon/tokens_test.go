@@ -40,10 +40,11 @@ func TestTokens(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- endpoint.Serve(ctx, l, p.admitting(e, tokens, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			caller, _ := wire.CallerOf(r.Context())
-			wire.Write(w, caller.ID, nil)
-		})), endpoint.Limits{}, time.Minute, p.Log)
+		done <- endpoint.Serve(ctx, l,
+			p.admitting(e, tokens, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				caller, _ := wire.CallerOf(r.Context())
+				wire.Write(w, caller.ID, nil)
+			})), endpoint.Limits{}, time.Minute, p.Log)
 	}()
 	t.Cleanup(func() {
 		cancel()

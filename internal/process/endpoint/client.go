@@ -46,5 +46,6 @@ func ClientSending(p config.Peer, id *identity.Identity, file *os.File) (*http.C
 		return &http.Client{Transport: base(), CheckRedirect: wire.Stay}, "http://mediator" // the name is not resolved
 	}
 	host, _, _ := net.SplitHostPort(p.TCP)
-	return &http.Client{Transport: id.Transport(cmp.Or(p.Name, host), base), CheckRedirect: wire.Stay}, "https://" + p.TCP
+	return &http.Client{Transport: id.Transport(cmp.Or(p.Name, host), base), CheckRedirect: wire.Stay}, "https://" +
+		p.TCP
 }

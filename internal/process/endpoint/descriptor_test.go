@@ -85,7 +85,8 @@ func TestDescriptors(t *testing.T) {
 	r, w = pipe()
 	fd := int(w.Fd())
 	for range 3 {
-		if _, _, err := c.(*net.UnixConn).WriteMsgUnix([]byte("POST"), unix.UnixRights(fd, fd, fd, fd, fd), nil); err != nil {
+		if _, _, err := c.(*net.UnixConn).WriteMsgUnix([]byte("POST"), unix.UnixRights(fd, fd, fd, fd, fd),
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}

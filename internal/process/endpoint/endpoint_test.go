@@ -187,7 +187,8 @@ func TestWhoMayReloadUnknown(t *testing.T) {
 	defer other.Close()
 	for name, c := range map[string]any{"no connection": nil, "another kind of connection": pipe,
 		"a connection without a peer": &net.UnixConn{}} {
-		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), connKey{}, c), http.MethodPost, "/v1/reload", nil)
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), connKey{}, c), http.MethodPost, "/v1/reload",
+			nil)
 		if FromOwner(r) {
 			t.Errorf("%s: it may", name)
 		}

@@ -49,7 +49,8 @@ func (p Place) check() error {
 		return fmt.Errorf("this machine does not have the address %s: write one that it has", p.Address)
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf(
-			"this user may not listen on %s: write a port from 1024 on, or give the process CAP_NET_BIND_SERVICE", p.Address)
+			"this user may not listen on %s: write a port from 1024 on, or give the process CAP_NET_BIND_SERVICE",
+			p.Address)
 	}
 	return err
 }

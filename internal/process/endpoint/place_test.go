@@ -34,7 +34,8 @@ func TestCheckPlaces(t *testing.T) {
 		says  string
 	}{
 		{"a port that is taken", endpoint.Place{Key: "listen", Address: taken.Addr().String()},
-			"listen in a.yaml: another process listens on " + taken.Addr().String() + ": end it, or write another address"},
+			"listen in a.yaml: another process listens on " + taken.Addr().String() +
+				": end it, or write another address"},
 		{"an address of another machine", endpoint.Place{Key: "listen", Address: "192.0.2.1:0"},
 			"listen in a.yaml: this machine does not have the address 192.0.2.1:0: write one that it has"},
 		{"a socket that is taken", endpoint.Place{Key: "admin", Unix: socket},

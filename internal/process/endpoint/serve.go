@@ -69,14 +69,17 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 		h = inTime(h)
 	}
 	s := &http.Server{
-		Handler: leaving(ctx, handling(h)), ReadHeaderTimeout: cmp.Or(b.Header, 30*time.Second), IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10,
-		ReadTimeout:    b.Request, WriteTimeout: b.Request,
+		Handler: leaving(ctx, handling(h)), ReadHeaderTimeout: cmp.Or(b.Header, 30*time.Second),
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ReadTimeout: b.Request, WriteTimeout: b.Request,
 		ErrorLog: stdlog.New(logs.Handshakes{To: flood.Logger(log)}, "", 0),
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), endingKey{}, ctx)
 		},
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{},
+				c)
+		},
 	}
 	var open atomic.Int64
 	s.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -134,7 +137,8 @@ func (l *LateHandler) Ready() bool { return l.h.Load() != nil }
 func (l *LateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := l.h.Load()
 	if h == nil {
-		problem.Write(w, refusal.New("not_ready", "the service is not ready: it waits for its manifest or its trust bundle"))
+		problem.Write(w, refusal.New("not_ready",
+			"the service is not ready: it waits for its manifest or its trust bundle"))
 		return
 	}
 	(*h).ServeHTTP(w, r)

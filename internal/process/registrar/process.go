@@ -152,7 +152,8 @@ func (p *process) Roles(process *daemon.Process) (err error) {
 func (p *process) Open(ctx context.Context) (err error) {
 	c := p.config
 	if c.Trial {
-		if _, err := deployed.EnvironmentHash(nil); err != nil { // reads this program while it still can, and keeps its hash
+		// reads this program while it still can, and keeps its hash
+		if _, err := deployed.EnvironmentHash(nil); err != nil {
 			return err
 		}
 		if err := p.makeRoots(); err != nil {

@@ -94,7 +94,8 @@ func (d *deployment) collect(ctx context.Context, maxAge time.Duration) []look.O
 		wait.Go(func() {
 			var err error
 			if of[i+1], err = p.Observations(ctx, maxAge); err != nil {
-				d.log.Debug("another process does not say what it observes", zap.String("process", p.Name), zap.Error(err))
+				d.log.Debug("another process does not say what it observes", zap.String("process", p.Name),
+					zap.Error(err))
 			}
 		})
 	}
@@ -217,7 +218,8 @@ func observeKeys(trust *evidence.Trust) look.Observation {
 		public := string(c.Public)
 		for _, purpose := range c.Certificate.Purposes {
 			if other, ok := purposes[public]; ok && other != purpose {
-				return look.New(look.Keys, look.Contradicts, fmt.Sprintf("One key is certified for %s and for %s.", other, purpose))
+				return look.New(look.Keys, look.Contradicts, fmt.Sprintf("One key is certified for %s and for %s.",
+					other, purpose))
 			}
 			purposes[public] = purpose
 		}

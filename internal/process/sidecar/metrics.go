@@ -18,7 +18,8 @@ func (p *sidecar) registerMetrics() {
 		Help: "When the interception CA ends, after which no TLS connection of an agent is served, in Unix seconds."},
 		func() float64 { return float64(p.ca.Expires().Unix()) })
 	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "mediator_contradicted_controls",
-		Help: "How many of the manifest's controls were seen not to hold; an isolated session's refuse only its own posts."},
+		Help: "How many of the manifest's controls were seen not to hold; an isolated session's refuse only its own " +
+			"posts."},
 		func() float64 {
 			if s := p.current.Load(); s != nil {
 				return float64(s.deployment.contradictions())

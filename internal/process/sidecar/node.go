@@ -119,6 +119,7 @@ func whyMissing(known reputations.State, maxAge time.Duration) string {
 	case known.Issued.IsZero():
 		return "the node has not answered yet"
 	}
-	return fmt.Sprintf("the node gives one that was signed at %s, and the manifest believes none older than %s: set the "+
-		"lifetime of keys.appraiser in the node's configuration to that", known.Issued.UTC().Format(time.RFC3339), maxAge)
+	return fmt.Sprintf("the node gives one that was signed at %s, and the manifest believes none older than %s: set "+
+		"the lifetime of keys.appraiser in the node's configuration to that", known.Issued.UTC().Format(time.RFC3339),
+		maxAge)
 }

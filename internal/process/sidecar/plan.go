@@ -155,6 +155,7 @@ func observeGate(c *config.Sidecar) look.Observation {
 		return look.New(look.Gate, look.NotObserved,
 			"The APIs judge these actions, and this sidecar does not see how: "+strings.Join(remote, ", ")+".")
 	}
-	return look.New(look.Gate, look.Holds, fmt.Sprintf("Every action (%d) passes this sidecar's own gate, which demands "+
-		"the whole chain and consumes it in the transaction of the post's intent.", len(c.Actions)))
+	return look.New(look.Gate, look.Holds,
+		fmt.Sprintf("Every action (%d) passes this sidecar's own gate, which demands "+
+			"the whole chain and consumes it in the transaction of the post's intent.", len(c.Actions)))
 }

@@ -158,8 +158,8 @@ func (p *sidecar) nameRuntime() error {
 	}
 	if p.name = of; c.Receipts != nil && len(of) > interaction.MaxRuntimeID {
 		return refusal.New("config_malformed",
-			"the runtime's name, from the TLS certificate set in %s, has %d bytes; at most %d fit into a receipt", c.Path,
-			len(of),
+			"the runtime's name, from the TLS certificate set in %s, has %d bytes; at most %d fit into a receipt",
+			c.Path, len(of),
 			interaction.MaxRuntimeID)
 	}
 	if c.Custody.Type == "memory" {
@@ -338,8 +338,8 @@ func (p *sidecar) warnFileLimit() {
 	need := p.config.Limits.Listeners().Files() + p.config.Limits.Load().Files()
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err == nil && open.Max < need {
 		p.Log.Warn(
-			"the hard limit of open files is below what limits.connections and limits.calls need: raise it, or lower them",
-			zap.Uint64("may", open.Max), zap.Uint64("need", need))
+			"the hard limit of open files is below what limits.connections and limits.calls need: raise it, or lower "+
+				"them", zap.Uint64("may", open.Max), zap.Uint64("need", need))
 	}
 }
 

@@ -71,7 +71,8 @@ func (p *sidecar) checkHosts(c *config.Sidecar) error {
 		if !p.ca.Covers(host) {
 			return refusal.New("restart_required",
 				"the previous configuration stays: a rule names %s, which the interception CA does not cover. Restart "+
-					"for a new CA; if ca.dir is set, run mediator ca init first. To let a reload add hosts, list them in ca.permit",
+					"for a new CA; if ca.dir is set, run mediator ca init first. To let a reload add hosts, list them "+
+					"in ca.permit",
 				host)
 		}
 	}
@@ -124,7 +125,8 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 			Deployment: func(run *observe.Run) error { return cmp.Or(s.deployment.contradicted(run), p.guard.check()) },
 			Attest: signer.NewAttester(p.runtime, p.session, signer.Access{
 				HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
-				UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
+				UserShellAccess:                c.Session.Access.UserShell,
+				AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
 			}),
 			Prove: p.requestProof, Receipts: p.receipts, RuntimeID: p.name, EnvironmentHash: s.Plan.Environment,
 		},

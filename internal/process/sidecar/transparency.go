@@ -53,7 +53,8 @@ func (p *sidecar) addTransparency() (err error) {
 	}
 	t := &transparency{c: c, log: flood.Logger(p.Log), failures: prometheus.NewCounterVec(
 		prometheus.CounterOpts{Name: "mediator_log_witness_failures_total",
-			Help: "Requests for a cosignature of the transparency log that a witness did not grant."}, []string{"witness"})}
+			Help: "Requests for a cosignature of the transparency log that a witness did not grant."},
+		[]string{"witness"})}
 	if p.config.Custody.Type != "memory" {
 		t.key, err = p.Keys.Key(LogRole, c.Key)
 	}
