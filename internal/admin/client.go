@@ -14,8 +14,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/wire"
@@ -40,16 +38,7 @@ func OpenSession(ctx context.Context, at string, ask SessionRequest, listener *o
 }
 
 func call(ctx context.Context, at, method, path string, ask any, with *os.File, answer any) error {
-	e, id, err := ParseEndpoint(at)
-	if err != nil {
-		return err
-	}
-	return exchange(ctx, e, id, method, path, ask, with, answer)
-}
-
-func exchange(ctx context.Context, at config.Peer, id *identity.Identity, method, path string, ask any, with *os.File,
-	answer any) error {
-	resp, done, err := send(ctx, at, id, method, path, ask, with)
+	resp, done, err := send(ctx, at, method, path, ask, with)
 	if err != nil {
 		return err
 	}
@@ -61,8 +50,12 @@ func exchange(ctx context.Context, at config.Peer, id *identity.Identity, method
 }
 
 // send sends a request, with a descriptor unless that is nil. After a success the caller calls done.
-func send(ctx context.Context, e config.Peer, id *identity.Identity, method, path string, ask any,
-	with *os.File) (resp *http.Response, done func(), err error) {
+func send(ctx context.Context, at, method, path string, ask any, with *os.File) (resp *http.Response, done func(),
+	err error) {
+	e, id, err := ParseEndpoint(at)
+	if err != nil {
+		return nil, nil, err
+	}
 	if with != nil && e.Unix == "" {
 		return nil, nil, fmt.Errorf("%s: a session with a listener of its own needs the sidecar's unix socket", e)
 	}

@@ -101,12 +101,7 @@ func (p patient) Write(part []byte) (int, error) {
 func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		fail := func(err error) { yield(ledger.Record{}, err) }
-		e, id, err := ParseEndpoint(at)
-		if err != nil {
-			fail(err)
-			return
-		}
-		resp, done, err := send(ctx, e, id, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil, nil)
+		resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil, nil)
 		if err != nil {
 			fail(err)
 			return
@@ -142,11 +137,7 @@ func Ended(ctx context.Context, at string, s Selection, begun func() error, each
 	if err != nil {
 		return err
 	}
-	e, id, err := ParseEndpoint(at)
-	if err != nil {
-		return err
-	}
-	resp, done, err := send(ctx, e, id, http.MethodGet, "/v1/posts/ended?"+s.values().Encode(), nil, nil)
+	resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts/ended?"+s.values().Encode(), nil, nil)
 	if err != nil {
 		return err
 	}
