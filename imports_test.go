@@ -47,6 +47,7 @@ var layers = []string{
 	"internal/vaultaudit",
 	"internal/admin",
 	"internal/process/daemon",
+	"internal/process/endpoint",
 	"internal/keystore",
 	"internal/auditexport",
 	"internal/await",

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/proxy/session"
@@ -42,7 +43,7 @@ func TestAdminRefusals(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- daemon.Serve(ctx, l, a.Handler(), daemon.Limits{}, time.Minute, p.Log)
+		served <- endpoint.Serve(ctx, l, a.Handler(), endpoint.Limits{}, time.Minute, p.Log)
 	}()
 	defer func() {
 		cancel()

@@ -14,10 +14,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/look"
 )
@@ -40,16 +38,7 @@ func OpenSession(ctx context.Context, at string, ask SessionRequest, listener *o
 }
 
 func call(ctx context.Context, at, method, path string, ask any, with *os.File, answer any) error {
-	e, id, err := ParseEndpoint(at)
-	if err != nil {
-		return err
-	}
-	return exchange(ctx, e, id, method, path, ask, with, answer)
-}
-
-func exchange(ctx context.Context, at config.Peer, id *identity.Identity, method, path string, ask any, with *os.File,
-	answer any) error {
-	resp, done, err := send(ctx, at, id, method, path, ask, with)
+	resp, done, err := send(ctx, at, method, path, ask, with)
 	if err != nil {
 		return err
 	}
@@ -61,12 +50,16 @@ func exchange(ctx context.Context, at config.Peer, id *identity.Identity, method
 }
 
 // send sends a request, with a descriptor unless that is nil. After a success the caller calls done.
-func send(ctx context.Context, e config.Peer, id *identity.Identity, method, path string, ask any,
-	with *os.File) (resp *http.Response, done func(), err error) {
+func send(ctx context.Context, at, method, path string, ask any, with *os.File) (resp *http.Response, done func(),
+	err error) {
+	e, id, err := ParseEndpoint(at)
+	if err != nil {
+		return nil, nil, err
+	}
 	if with != nil && e.Unix == "" {
 		return nil, nil, fmt.Errorf("%s: a session with a listener of its own needs the sidecar's unix socket", e)
 	}
-	client, base := daemon.ClientSending(e, id, with)
+	client, base := endpoint.ClientSending(e, id, with)
 	defer func() {
 		if err != nil {
 			client.CloseIdleConnections()
@@ -84,8 +77,8 @@ func send(ctx context.Context, e config.Peer, id *identity.Identity, method, pat
 	}
 	resp, err = client.Do(req)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("no answer at %s, which is not there (start the process, or name another endpoint by a "+
-			"flag, --dir, MEDIATOR_ADMIN or a context): %w", e, err)
+		return nil, nil, fmt.Errorf("no answer at %s, which is not there (start the process, or name another endpoint "+
+			"by a flag, --dir, MEDIATOR_ADMIN or a context): %w", e, err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("no answer at %s (is the process running, and does it admit you?): %w", e, err)
@@ -94,7 +87,8 @@ func send(ctx context.Context, e config.Peer, id *identity.Identity, method, pat
 		defer resp.Body.Close()
 		err := problem.Read(resp)
 		if said := (*problem.Error)(nil); !errors.As(err, &said) {
-			return nil, nil, fmt.Errorf("%s is the endpoint of something that does not know %s %s: %w", e, method, path, err)
+			return nil, nil, fmt.Errorf("%s is the endpoint of something that does not know %s %s: %w", e, method, path,
+				err)
 		}
 		return nil, nil, err
 	}

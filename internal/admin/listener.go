@@ -41,7 +41,8 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	tcp, ok := inherited.(*net.TCPListener)
 	if !ok {
 		_ = inherited.Close()
-		return nil, refusal.New("isolation_unavailable", "the listener that came with the request is not a TCP listener")
+		return nil, refusal.New("isolation_unavailable",
+			"the listener that came with the request is not a TCP listener")
 	}
 	l := &listener{TCPListener: tcp, all: a}
 	if err := l.check(file); err != nil {
@@ -52,7 +53,8 @@ func (a *listeners) take(file *os.File, ready bool) (*listener, error) {
 	defer a.mu.Unlock()
 	if a.open[l.cookie] {
 		_ = tcp.Close()
-		return nil, refusal.New("isolation_unavailable", "the listener that came with the request belongs to another session")
+		return nil, refusal.New("isolation_unavailable",
+			"the listener that came with the request belongs to another session")
 	}
 	if a.open == nil {
 		a.open = make(map[uint64]bool)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/translog"
 )
 
@@ -20,7 +19,8 @@ type TransparencyLog struct {
 	Since     time.Time              `json:"since"`     // of that checkpoint; before it, the start of the process
 	Demanded  bool                   `json:"demanded"`  // the policy demands witnesses
 	Witnesses []translog.Cosignature `json:"witnesses"` // of that checkpoint
-	Failures  map[string]string      `json:"failures"`  // why witnesses have not cosigned the newest one, by their names
+	// why witnesses have not cosigned the newest one, by their names
+	Failures map[string]string `json:"failures"`
 }
 
 // String describes the log in one line.
@@ -44,11 +44,9 @@ func (l TransparencyLog) String() string {
 		strings.Join(by, ", "), until.UTC().Format(time.RFC3339))
 }
 
-func (s *Server) showLog(w http.ResponseWriter, r *http.Request) {
+func (s *Server) log(r *http.Request) (*TransparencyLog, error) {
 	if s.Transparency == nil {
-		wire.Write(w, (*TransparencyLog)(nil), nil)
-		return
+		return nil, nil
 	}
-	l, err := s.Transparency(r.Context())
-	wire.Write(w, l, err)
+	return s.Transparency(r.Context())
 }

@@ -22,11 +22,7 @@ type Gauge struct {
 
 // ReadMetrics asks the process at an endpoint for its gauges.
 func ReadMetrics(ctx context.Context, at string) (Metrics, error) {
-	e, id, err := ParseEndpoint(at)
-	if err != nil {
-		return nil, err
-	}
-	resp, done, err := send(ctx, e, id, http.MethodGet, "/metrics", nil, nil)
+	resp, done, err := send(ctx, at, http.MethodGet, "/metrics", nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func ParseEndpoint(s string) (config.Peer, *identity.Identity, error) {
 	if at.Unix != "" {
 		return at, nil, nil
 	}
-	c, err := config.LoadClient(file)
+	c, err := config.Load[config.Client](file)
 	if err != nil {
 		return config.Peer{}, nil, err
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/test/check"
@@ -19,7 +19,7 @@ import (
 
 func TestPeerSees(t *testing.T) {
 	at := config.Endpoint{Unix: filepath.Join(t.TempDir(), "node.sock")}
-	l, err := daemon.Listen(at, nil, zap.NewNop())
+	l, err := endpoint.Listen(at, nil, zap.NewNop())
 	check.Must(t, err)
 	seen := []look.Observation{
 		look.New(look.Human, look.Holds, "No human is behind anything."),
@@ -29,9 +29,9 @@ func TestPeerSees(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() {
-		served <- daemon.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		served <- endpoint.Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			wire.Write(w, seen, nil)
-		}), daemon.Limits{}, time.Minute, zap.NewNop())
+		}), endpoint.Limits{}, time.Minute, zap.NewNop())
 	}()
 	defer func() {
 		cancel()
@@ -39,7 +39,7 @@ func TestPeerSees(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	client, base := daemon.Client(config.Peer{Unix: at.Unix}, nil)
+	client, base := endpoint.Client(config.Peer{Unix: at.Unix}, nil)
 	defer client.CloseIdleConnections()
 	for sees, want := range map[string]look.Observation{"human": seen[0], "appraiser": seen[2]} {
 		got, err := admin.Peer{Name: "reputation", HTTP: client, Base: base, Sees: []string{sees}}.Observations(

@@ -6,9 +6,7 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -16,31 +14,29 @@ type sessionReceipts struct {
 	Receipts []string `json:"receipts"`
 }
 
-func (s *Server) listReceipts(w http.ResponseWriter, r *http.Request) {
+func (s *Server) receipts(r *http.Request) (out sessionReceipts, err error) {
 	from, limit, err := parsePage(r.URL.Query())
 	if err != nil {
-		problem.Write(w, err)
-		return
+		return out, err
 	}
 	found, err := s.Ledger.Chain(r.Context(), r.PathValue("id"), from, int(min(limit, ledger.MaxChain)))
-	out, room := sessionReceipts{Receipts: []string{}}, maxShownReceipts
+	room := maxShownReceipts
+	out.Receipts = []string{}
 	for _, receipt := range found {
 		if room -= len(receipt.Token); room < 0 {
 			break
 		}
 		out.Receipts = append(out.Receipts, receipt.Token)
 	}
-	wire.Write(w, out, err)
+	return out, err
 }
 
-func (s *Server) delivery(w http.ResponseWriter, r *http.Request) {
+func (s *Server) delivery(r *http.Request) (any, error) {
 	sender := s.sender.Load()
 	if sender == nil {
-		wire.Write(w, nil, nil)
-		return
+		return nil, nil
 	}
-	status, err := sender.Status(r.Context())
-	wire.Write(w, status, err)
+	return sender.Status(r.Context())
 }
 
 func parsePage(v url.Values) (from, limit int64, err error) {

@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
@@ -29,8 +28,8 @@ type Record struct {
 	Assurance *policy.Assurance `json:"assurance,omitempty"`
 	// Purpose says what the call's rule is for, by the sidecar's present configuration.
 	Purpose match.Purpose `json:"purpose,omitzero"`
-	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 to the call's own or, before
-	// there is one, to the last: only the last 3 MiB.
+	// Receipts are the interaction receipts of the call's session, as tokens, from number 1 to the call's own or,
+	// before there is one, to the last: only the last 3 MiB.
 	Receipts []string `json:"receipts,omitempty"`
 	// Proofs show that the transparency log holds the record.
 	Proofs archive.Proofs `json:"proofs,omitzero"`
@@ -39,7 +38,8 @@ type Record struct {
 // Assess returns what the checks of a record prove. Only those of the mediator's own gate count, and the sidecar's that
 // the single-use keys were consumed durably.
 func Assess(r ledger.Record) *policy.Assurance {
-	if r.Flow != "post" || slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == gate.CheckByAPI }) {
+	if r.Flow != "post" ||
+		slices.ContainsFunc(r.Checks, func(k ledger.Check) bool { return k.Name == gate.CheckByAPI }) {
 		return nil
 	}
 	held := gate.Held(r.Checks)
@@ -50,7 +50,7 @@ func Assess(r ledger.Record) *policy.Assurance {
 	return &a
 }
 
-func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
+func (s *Server) record(r *http.Request) (Record, error) {
 	found, err := s.Ledger.Get(r.Context(), r.PathValue("id"))
 	if errors.Is(err, ledger.ErrNotFound) {
 		err = refusal.New("not_found", "no record has an id that begins with %.80q", r.PathValue("id"))
@@ -68,12 +68,11 @@ func (s *Server) showRecord(w http.ResponseWriter, r *http.Request) {
 			s.Log.Warn("a record is shown without its proofs", zap.Error(unread))
 		}
 	}
-	wire.Write(w, shown, err)
+	return shown, err
 }
 
-func (s *Server) showProofs(w http.ResponseWriter, r *http.Request) {
-	p, err := archive.ProofsIn(s.Logged)(r.Context(), r.PathValue("id"))
-	wire.Write(w, p, err)
+func (s *Server) proofs(r *http.Request) (archive.Proofs, error) {
+	return archive.ProofsIn(s.Logged)(r.Context(), r.PathValue("id"))
 }
 
 // Proofs asks a sidecar for the proofs of its records.
@@ -150,18 +149,15 @@ type Ledger struct {
 	Acceptances []ledger.Acceptance `json:"acceptances"`
 }
 
-func (s *Server) showLedger(w http.ResponseWriter, r *http.Request) {
-	var l Ledger
-	var err error
+func (s *Server) ledger(r *http.Request) (l Ledger, err error) {
 	if l.Identity, err = s.Identified.Identity(r.Context()); err == nil {
 		l.Acceptances, err = s.Identified.Acceptances(r.Context())
 	}
-	wire.Write(w, l, err)
+	return l, err
 }
 
-func (s *Server) showKeyUses(w http.ResponseWriter, r *http.Request) {
-	uses, err := s.Ledger.KeyUses(r.Context())
-	wire.Write(w, uses, err)
+func (s *Server) keyUses(r *http.Request) ([]ledger.KeyUse, error) {
+	return s.Ledger.KeyUses(r.Context())
 }
 
 // KeyUses asks a sidecar for its ledger's counts for the versions of signing keys.

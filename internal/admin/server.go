@@ -26,6 +26,7 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
@@ -156,61 +157,40 @@ type Session struct {
 // Handler returns the handler for all requests of operators.
 func (s *Server) Handler() http.Handler {
 	mux := s.Mux(s.Posts)
-	mux.HandleFunc("GET /v1/controls", s.controls)
-	mux.HandleFunc("GET /v1/confinement", s.confinement)
-	mux.HandleFunc("GET /v1/enforcement", func(w http.ResponseWriter, _ *http.Request) {
-		wire.Write(w, s.Enforcement(), nil)
-	})
+	mux.HandleFunc("GET /v1/controls", ofDeployment(s, Deployment.Controls))
+	mux.HandleFunc("GET /v1/reputation", ofDeployment(s, Deployment.Reputation))
+	mux.HandleFunc("GET /v1/upstream-proxy", ofDeployment(s, Deployment.UpstreamProxy))
+	mux.HandleFunc("GET /v1/rules",
+		ofDeployment(s, func(d Deployment, _ context.Context) own.Rules { return d.Rules() }))
+	mux.HandleFunc("GET /v1/confinement", wire.Answer(s.confinement))
+	mux.HandleFunc("GET /v1/enforcement", wire.Answer(func(*http.Request) (Enforcement, error) {
+		return s.Enforcement(), nil
+	}))
 	mux.HandleFunc("POST /v1/sessions", s.openSession)
 	mux.HandleFunc("DELETE /v1/sessions/{id}", s.closeSession)
-	mux.HandleFunc("GET /v1/sessions/{id}/receipts", s.listReceipts)
+	mux.HandleFunc("GET /v1/sessions/{id}/receipts", wire.Answer(s.receipts))
 	mux.HandleFunc("GET /v1/posts", s.listRecords)
 	mux.HandleFunc("GET /v1/posts/ended", s.followRecords)
-	mux.HandleFunc("GET /v1/posts/{id}", s.showRecord)
-	mux.HandleFunc("GET /v1/posts/{id}/proofs", s.showProofs)
-	mux.HandleFunc("GET /v1/ledger", s.showLedger)
-	mux.HandleFunc("GET /v1/delivery", s.delivery)
-	mux.HandleFunc("GET /v1/reputation", s.reputation)
-	mux.HandleFunc("GET /v1/upstream-proxy", s.upstreamProxy)
-	mux.HandleFunc("GET /v1/ledger/keys", s.showKeyUses)
-	mux.HandleFunc("GET /v1/log", s.showLog)
-	mux.HandleFunc("GET /v1/summary", s.summarize)
-	mux.HandleFunc("GET /v1/rules", func(w http.ResponseWriter, _ *http.Request) {
-		if d := s.observed(w); d != nil {
-			wire.Write(w, d.Rules(), nil)
-		}
-	})
-	mux.HandleFunc("GET /v1/console", func(w http.ResponseWriter, _ *http.Request) {
-		wire.Write(w, s.Console, nil)
-	})
+	mux.HandleFunc("GET /v1/posts/{id}", wire.Answer(s.record))
+	mux.HandleFunc("GET /v1/posts/{id}/proofs", wire.Answer(s.proofs))
+	mux.HandleFunc("GET /v1/ledger", wire.Answer(s.ledger))
+	mux.HandleFunc("GET /v1/ledger/keys", wire.Answer(s.keyUses))
+	mux.HandleFunc("GET /v1/delivery", wire.Answer(s.delivery))
+	mux.HandleFunc("GET /v1/log", wire.Answer(s.log))
+	mux.HandleFunc("GET /v1/summary", wire.Answer(s.summary))
+	mux.HandleFunc("GET /v1/console", wire.Answer(func(*http.Request) (string, error) { return s.Console, nil }))
 	return mux
 }
 
-func (s *Server) controls(w http.ResponseWriter, r *http.Request) {
-	if d := s.observed(w); d != nil {
-		wire.Write(w, d.Controls(r.Context()), nil)
-	}
-}
-
-func (s *Server) reputation(w http.ResponseWriter, r *http.Request) {
-	if d := s.observed(w); d != nil {
-		wire.Write(w, d.Reputation(r.Context()), nil)
-	}
-}
-
-func (s *Server) upstreamProxy(w http.ResponseWriter, r *http.Request) {
-	if d := s.observed(w); d != nil {
-		wire.Write(w, d.UpstreamProxy(r.Context()), nil)
-	}
-}
-
-// observed returns the deployment. Before there is one it answers not_ready and returns nil.
-func (s *Server) observed(w http.ResponseWriter) Deployment {
-	if d := s.deployment.Load(); d != nil {
-		return *d
-	}
-	problem.Write(w, refusal.New("not_ready", "the sidecar waits for its manifest or its trust bundle"))
-	return nil
+// ofDeployment answers with what the deployment says.
+func ofDeployment[A any](s *Server, ask func(Deployment, context.Context) A) http.HandlerFunc {
+	return wire.Answer(func(r *http.Request) (answer A, err error) {
+		d := s.deployment.Load()
+		if d == nil {
+			return answer, refusal.New("not_ready", "the sidecar waits for its manifest or its trust bundle")
+		}
+		return ask(*d, r.Context()), nil
+	})
 }
 
 // Confinement says how one process is confined.
@@ -220,7 +200,7 @@ type Confinement struct {
 	Error   string          `json:"error,omitempty"` // why there are no layers
 }
 
-func (s *Server) confinement(w http.ResponseWriter, r *http.Request) {
+func (s *Server) confinement(r *http.Request) ([]Confinement, error) {
 	out := []Confinement{{Process: "serve", Layers: s.Confined.Layers()}}
 	for _, p := range s.Peers {
 		said := Confinement{Process: p.Name}
@@ -229,12 +209,12 @@ func (s *Server) confinement(w http.ResponseWriter, r *http.Request) {
 		}
 		out = append(out, said)
 	}
-	wire.Write(w, out, nil)
+	return out, nil
 }
 
 // openSession claims the event of the request, or the next one, and opens a session for it.
 func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
-	passed := daemon.DescriptorOf(r)
+	passed := endpoint.DescriptorOf(r)
 	var ask SessionRequest
 	if err := wire.Read(w, r, &ask); err != nil {
 		_ = passed.Close()
@@ -305,10 +285,10 @@ func (s *Server) openLearning(r *http.Request, ask SessionRequest, l *listener) 
 	switch {
 	case !s.Learning:
 		return Session{}, refusal.New("not_configured", "the sidecar's configuration does not set session.learning")
-	case l == nil || !ask.Launcher || ask.Event != "" || !daemon.InOwnNetwork(r):
+	case l == nil || !ask.Launcher || ask.Event != "" || !endpoint.InOwnNetwork(r):
 		return Session{}, refusal.New("isolation_unavailable",
-			"a learning session is for an isolated run without an event: start it with mediator run --learn in the sidecar's "+
-				"own network")
+			"a learning session is for an isolated run without an event: start it with mediator run --learn in the "+
+				"sidecar's own network")
 	}
 	ca, err := intercept.NewCA(intercept.CAOptions{Now: time.Now})
 	if err != nil {
@@ -331,7 +311,7 @@ func (s *Server) begin(r *http.Request, ask SessionRequest, name string, l *list
 	if !ask.Launcher {
 		return nil
 	}
-	peer := daemon.PeerOf(r)
+	peer := endpoint.PeerOf(r)
 	return s.Watch.Begin(name, observe.Launch{PID: int(peer.Pid), UID: peer.Uid, Init: ask.Init, Listener: l.socket()})
 }
 
@@ -372,7 +352,8 @@ func (s *Server) Abandoned(ctx context.Context, run *observe.Run) {
 		return
 	}
 	if err := s.finish(ctx, opened); err != nil {
-		s.Log.Error("the event of an abandoned session is not done", zap.String("event", opened.Event.ID), zap.Error(err))
+		s.Log.Error("the event of an abandoned session is not done", zap.String("event", opened.Event.ID),
+			zap.Error(err))
 	}
 }
 

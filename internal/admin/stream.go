@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -57,7 +57,7 @@ func (s *Server) followRecords(w http.ResponseWriter, r *http.Request) {
 		problem.Write(w, err)
 		return
 	}
-	ctx, cancel := daemon.UntilEnding(r.Context())
+	ctx, cancel := endpoint.UntilEnding(r.Context())
 	defer cancel()
 	follower := s.Ended.Follow()
 	defer follower.Close()
@@ -101,12 +101,7 @@ func (p patient) Write(part []byte) (int, error) {
 func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		fail := func(err error) { yield(ledger.Record{}, err) }
-		e, id, err := ParseEndpoint(at)
-		if err != nil {
-			fail(err)
-			return
-		}
-		resp, done, err := send(ctx, e, id, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil, nil)
+		resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil, nil)
 		if err != nil {
 			fail(err)
 			return
@@ -142,11 +137,7 @@ func Ended(ctx context.Context, at string, s Selection, begun func() error, each
 	if err != nil {
 		return err
 	}
-	e, id, err := ParseEndpoint(at)
-	if err != nil {
-		return err
-	}
-	resp, done, err := send(ctx, e, id, http.MethodGet, "/v1/posts/ended?"+s.values().Encode(), nil, nil)
+	resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts/ended?"+s.values().Encode(), nil, nil)
 	if err != nil {
 		return err
 	}

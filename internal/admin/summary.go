@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -70,19 +68,17 @@ type Span struct {
 	States map[ledger.State]int `json:"states"`
 }
 
-func (s *Server) summarize(w http.ResponseWriter, r *http.Request) {
+func (s *Server) summary(r *http.Request) (Summary, error) {
 	selection, err := parseSelection(r.URL.Query())
 	if err != nil {
-		problem.Write(w, err)
-		return
+		return Summary{}, err
 	}
 	selection.Bare, selection.Keys = true, false
 	selection.Limit = MaxSummary + 1
 	var all []ledger.Record
 	for record, err := range selection.Records(r.Context(), s.Ledger) {
 		if err != nil {
-			problem.Write(w, err)
-			return
+			return Summary{}, err
 		}
 		all = append(all, record)
 	}
@@ -96,7 +92,7 @@ func (s *Server) summarize(w http.ResponseWriter, r *http.Request) {
 	for i := range sum.Sessions {
 		_, sum.Sessions[i].Open = s.Sessions.Get(sum.Sessions[i].ID)
 	}
-	wire.Write(w, sum, nil)
+	return sum, nil
 }
 
 // Summarize counts records, which come newest first. It does not know which sessions are open.
@@ -107,7 +103,8 @@ func Summarize(all []ledger.Record) Summary {
 	}
 	sum.Last, sum.First = all[0].Started, all[len(all)-1].Started
 	sum.Spans = emptySpans(sum.First, sum.Last)
-	sessions, codes, agents, steps := bySession(all), make(map[string]int), make(map[string]int), make(map[string][]int64)
+	sessions, codes, agents, steps := bySession(all), make(map[string]int), make(map[string]int),
+		make(map[string][]int64)
 	var order []string
 	for _, r := range all {
 		sum.States[r.State]++

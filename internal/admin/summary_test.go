@@ -14,7 +14,8 @@ func TestSummarize(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	record := func(i int, session, subject, flow, code string, state ledger.State) ledger.Record {
 		return ledger.Record{ID: fmt.Sprint(i), Started: began.Add(time.Duration(i) * time.Minute), Session: session,
-			Subject: subject, Flow: flow, Code: code, State: state, Steps: []ledger.Step{{Name: "gate", Micros: int64(i)}}}
+			Subject: subject, Flow: flow, Code: code, State: state,
+			Steps: []ledger.Step{{Name: "gate", Micros: int64(i)}}}
 	}
 	sum := admin.Summarize([]ledger.Record{ // newest first
 		record(60, "b", "", "egress", "egress_denied", ledger.StateRefused),
@@ -30,8 +31,8 @@ func TestSummarize(t *testing.T) {
 		{Name: "upstream_unreachable", Calls: 1}})
 	check.WantEqual(t, sum.Agents, []admin.Count{{Name: "", Calls: 2}, {Name: "agent:1", Calls: 2}})
 	check.WantEqual(t, sum.Steps, []admin.Latency{{Step: "gate", Calls: 2, Median: 30, P95: 30}})
-	if s := sum.Sessions; len(s) != 2 || s[0].ID != "b" || s[1].Calls != 3 || s[1].Posts != 2 || s[1].Agent != "agent:1" ||
-		!s[1].First.Equal(began) {
+	if s := sum.Sessions; len(s) != 2 || s[0].ID != "b" || s[1].Calls != 3 || s[1].Posts != 2 ||
+		s[1].Agent != "agent:1" || !s[1].First.Equal(began) {
 		t.Errorf("%+v", s)
 	}
 	calls := 0

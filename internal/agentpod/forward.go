@@ -112,7 +112,8 @@ func (f *Forwarder) followCA(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := f.askCA(ctx)
 		if err != nil && ctx.Err() == nil && !failing {
-			f.Log.Error("the mediator's pod does not answer; it is asked again", zap.String("proxy", f.Proxy), zap.Error(err))
+			f.Log.Error("the mediator's pod does not answer; it is asked again", zap.String("proxy", f.Proxy),
+				zap.Error(err))
 		}
 		failing = err != nil
 		select {

@@ -57,8 +57,8 @@ func (v Validation) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("the agent of this pod does not start, because it could go around the mediator: %s. Install "+
-				"the kernel rules (guard) or the NetworkPolicies (pod) of this mode", strings.Join(open, "; "))
+			return fmt.Errorf("the agent of this pod does not start, because it could go around the mediator: %s. "+
+				"Install the kernel rules (guard) or the NetworkPolicies (pod) of this mode", strings.Join(open, "; "))
 		}
 		select {
 		case <-ctx.Done():
@@ -82,8 +82,8 @@ func (v Validation) awaitProxy(ctx context.Context) (*x509.Certificate, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the agent of this pod does not start, because the mediator does not answer at %s: %w",
-				v.Proxy, err)
+			return nil, fmt.Errorf("the agent of this pod does not start, because the mediator does not answer at %s: "+
+				"%w", v.Proxy, err)
 		case <-time.After(time.Second):
 		}
 	}
@@ -193,8 +193,9 @@ func tcpLeaves(ctx context.Context, at string, ca *x509.Certificate) bool {
 
 // udpLeaves reports whether anything answers a DNS query.
 func udpLeaves(ctx context.Context, at string) bool {
-	query := dnsmessage.Message{Header: dnsmessage.Header{ID: 1, RecursionDesired: true}, Questions: []dnsmessage.Question{
-		{Name: dnsmessage.MustNewName("."), Type: dnsmessage.TypeNS, Class: dnsmessage.ClassINET}}}
+	query := dnsmessage.Message{Header: dnsmessage.Header{ID: 1, RecursionDesired: true},
+		Questions: []dnsmessage.Question{
+			{Name: dnsmessage.MustNewName("."), Type: dnsmessage.TypeNS, Class: dnsmessage.ClassINET}}}
 	raw, err := query.Pack()
 	if err != nil {
 		return true

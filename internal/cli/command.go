@@ -11,8 +11,8 @@
 //
 // A command is a function that returns a [cobra.Command]. Its flags are variables of that function. Flags that several
 // commands have are a function here, such as [AdminFlag], or a type with a method Add. A command that prints a result
-// takes [JSONFlag] and ends with [Print] or [PrintText]. It returns an error, and never ends the process: package main
-// makes the exit status.
+// takes [JSONFlag] and ends with [Print], [PrintText] or [PrintTable]. It returns an error, and never ends the process:
+// package main makes the exit status.
 package cli
 
 import (

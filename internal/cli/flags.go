@@ -14,10 +14,8 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
-// JSONFlag adds --json, which makes a command print its result as JSON.
-func JSONFlag(c *cobra.Command, asJSON *bool) {
-	c.Flags().BoolVar(asJSON, "json", false, "print JSON")
-}
+// JSONFlag adds --json, which makes [Print] print JSON.
+func JSONFlag(c *cobra.Command) { c.Flags().Bool("json", false, "print JSON") }
 
 // AdminVariable is the environment variable with the sidecar's admin endpoint, for commands without --admin and --dir.
 const AdminVariable = "MEDIATOR_ADMIN"
@@ -115,7 +113,8 @@ func found() string {
 		at = filepath.Dir(at)
 		path := filepath.Join(at, devstack.DefaultFolder)
 		var s unix.Stat_t
-		if unix.Lstat(path, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFDIR && (s.Uid == 0 || int(s.Uid) == os.Geteuid()) {
+		if unix.Lstat(path, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFDIR &&
+			(s.Uid == 0 || int(s.Uid) == os.Geteuid()) {
 			return path
 		}
 	}

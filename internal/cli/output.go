@@ -15,20 +15,37 @@ import (
 	"github.com/actionproof/mediator/internal/terminal"
 )
 
-// Print prints a result: v as JSON if asJSON is set, or else the text.
-func Print(c *cobra.Command, asJSON bool, v any, text string) error {
-	return PrintText(c, asJSON, v, func(w io.Writer) error {
+// AsJSON reports whether a command has to print JSON: see [JSONFlag].
+func AsJSON(c *cobra.Command) bool {
+	is, _ := c.Flags().GetBool("json") // fails without the flag
+	return is
+}
+
+// Print prints a result: v as JSON with --json, or else the text.
+func Print(c *cobra.Command, v any, text string) error {
+	return PrintText(c, v, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, text)
 		return err
 	})
 }
 
-// PrintText prints a result: v as JSON if asJSON is set, or else what write writes for a terminal.
-func PrintText(c *cobra.Command, asJSON bool, v any, write func(io.Writer) error) error {
-	if asJSON {
+// PrintText prints a result: v as JSON with --json, or else what write writes for a terminal.
+func PrintText(c *cobra.Command, v any, write func(io.Writer) error) error {
+	if AsJSON(c) {
 		return WriteJSON(c.OutOrStdout(), v)
 	}
 	return write(Plain(c.OutOrStdout()))
+}
+
+// PrintTable prints a list: as JSON with --json, or else as a table with these heads.
+func PrintTable[T any](c *cobra.Command, all []T, row func(T) []any, heads ...any) error {
+	return PrintText(c, append([]T{}, all...), func(w io.Writer) error {
+		t := Table(w, heads...)
+		for _, v := range all {
+			t.Row(row(v)...)
+		}
+		return t.Flush()
+	})
 }
 
 // WriteJSON writes a result as indented JSON.

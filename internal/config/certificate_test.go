@@ -82,7 +82,7 @@ func mistakes(t *testing.T, dir, section, text string) string {
 	path := filepath.Join(dir, "mediator.yaml")
 	check.Must(t, os.WriteFile(path, []byte(strings.Replace(correctSidecar, "create_post",
 		"create_post\n    "+section+": "+text, 1)), 0o600))
-	_, err := LoadSidecar(path)
+	_, err := Load[Sidecar](path)
 	if err == nil {
 		return ""
 	}

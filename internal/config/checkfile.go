@@ -12,22 +12,24 @@ import (
 	"github.com/actionproof/mediator/policy/decide"
 )
 
-// fileKinds are the files that [CheckFile] knows. It recognises each by its keys.
-var fileKinds = []struct {
+// fileKind is a kind of files that [CheckFile] knows. It recognises each by its keys.
+type fileKind struct {
 	schema string // for [Schema], if there is one
 	name   string
 	keys   reflect.Type
 	load   func(path string, raw []byte, secrets bool) (any, error)
-}{
-	{"serve", "sidecar (mediator serve)", reflect.TypeFor[Sidecar](), loads((*Sidecar).checkAll)},
-	{"trigger", "trigger service (mediator trigger)", reflect.TypeFor[Trigger](), loads((*Trigger).checkAll)},
-	{"control", "control plane (mediator control)", reflect.TypeFor[Control](), loads((*Control).checkAll)},
-	{"reputation", "node (mediator reputation)", reflect.TypeFor[Reputation](), loads((*Reputation).checkAll)},
-	{"client", "operator's client", reflect.TypeFor[Client](), loads((*Client).checkAll)},
-	{"console", "console (mediator console)", reflect.TypeFor[Console](), loads((*Console).checkAll)},
-	{"contexts", "file of contexts", reflect.TypeFor[Contexts](), loads((*Contexts).checkAll)},
-	{"registrar", "registrar (mediator registrar)", reflect.TypeFor[Registrar](), loads((*Registrar).checkAll)},
-	{"root", "root key", reflect.TypeFor[RootKey](), loads((*RootKey).checkAll)},
+}
+
+var fileKinds = []fileKind{
+	kind[Sidecar]("serve", "sidecar (mediator serve)"),
+	kind[Trigger]("trigger", "trigger service (mediator trigger)"),
+	kind[Control]("control", "control plane (mediator control)"),
+	kind[Reputation]("reputation", "node (mediator reputation)"),
+	kind[Client]("client", "operator's client"),
+	kind[Console]("console", "console (mediator console)"),
+	kind[Contexts]("contexts", "file of contexts"),
+	kind[Registrar]("registrar", "registrar (mediator registrar)"),
+	kind[RootKey]("root", "root key"),
 	{"", "policy file", reflect.TypeFor[decide.File](), func(path string, _ []byte, _ bool) (any, error) {
 		return deployed.ReadRules(path)
 	}},
@@ -36,8 +38,10 @@ var fileKinds = []struct {
 	}},
 }
 
-func loads[C any](check func(*C, *findings)) func(path string, raw []byte, secrets bool) (any, error) {
-	return func(path string, raw []byte, secrets bool) (any, error) { return parse(path, raw, check, secrets) }
+func kind[C any, P Configuration[C]](schema, name string) fileKind {
+	return fileKind{schema, name, reflect.TypeFor[C](), func(path string, raw []byte, secrets bool) (any, error) {
+		return parse[C, P](path, raw, secrets)
+	}}
 }
 
 // Checked is a file that has been checked.

@@ -7,9 +7,6 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// LoadReputation reads and checks the configuration of a node.
-func LoadReputation(path string) (*Reputation, error) { return read(path, (*Reputation).checkAll) }
-
 func (c *Reputation) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
@@ -21,8 +18,8 @@ func (c *Reputation) checkAll(f *findings) {
 	for i, host := range c.BelievedHosts {
 		target, err := upstream.ParseOrigin("https", host)
 		if err != nil {
-			f.Add(fmt.Sprintf("believedHosts[%d]", i), "%q is neither a host, such as api.example.com, nor a host and a port",
-				host)
+			f.Add(fmt.Sprintf("believedHosts[%d]", i),
+				"%q is neither a host, such as api.example.com, nor a host and a port", host)
 			continue
 		}
 		c.ModelHosts = append(c.ModelHosts, target.Address())

@@ -29,13 +29,10 @@ import (
 // MinGateSecret is the minimum length of a gate's secret, in bytes.
 const MinGateSecret = 32
 
-// LoadSidecar reads and checks the configuration of a sidecar.
-func LoadSidecar(path string) (*Sidecar, error) { return read(path, (*Sidecar).checkAll) }
-
-// CheckSidecar is [LoadSidecar] as if the file at path had this text. It also checks the rules by the manifest's
-// ceiling.
+// CheckSidecar loads a sidecar's configuration as if the file at path had this text. It also checks the rules by the
+// manifest's ceiling.
 func CheckSidecar(path string, raw []byte) (*Sidecar, error) {
-	c, err := parse(path, raw, (*Sidecar).checkAll, true)
+	c, err := parse[Sidecar](path, raw, true)
 	if err == nil {
 		err = c.checkManifest()
 	}
@@ -306,7 +303,8 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 
 func (c *Sidecar) checkTransparent(f *findings) {
 	if c.Agents != nil && (c.Agents.Unix != "" || !c.Session.Standing) {
-		f.Add("agents", "needs tcp, where a certificate names the pod, and session.standing, as each pod has one session")
+		f.Add("agents", "needs tcp, where a certificate names the pod, and session.standing, as each pod has one "+
+			"session")
 	}
 	if c.Transparent == nil {
 		return

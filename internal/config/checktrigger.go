@@ -10,9 +10,6 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// LoadTrigger reads and checks the configuration of a trigger service.
-func LoadTrigger(path string) (*Trigger, error) { return read(path, (*Trigger).checkAll) }
-
 func (c *Trigger) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
@@ -94,8 +91,8 @@ func (known webhookSecrets) read(source, scheme string, names []string) ([]strin
 			return nil, err
 		}
 		if of, taken := known.of[[2]string{scheme, s}]; taken && of != source {
-			return nil, fmt.Errorf("the secret in %s is also that of the source %s: a sender of one could sign for the other",
-				name, of)
+			return nil, fmt.Errorf("the secret in %s is also that of the source %s: a sender of one could sign for "+
+				"the other", name, of)
 		}
 		known.of[[2]string{scheme, s}] = source
 		out = append(out, s)

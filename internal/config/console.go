@@ -37,9 +37,6 @@ type Console struct {
 	Roots *x509.CertPool `yaml:"-" of:"issuerCA"`
 }
 
-// LoadConsole reads and checks the configuration of a console.
-func LoadConsole(path string) (*Console, error) { return read(path, (*Console).checkAll) }
-
 func (c *Console) checkAll(f *findings) {
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
 		f.Add("tlsCertificate", "goes together with tlsKey")

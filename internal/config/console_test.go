@@ -26,7 +26,7 @@ func TestConsole(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "console.yaml")
 			check.Must(t, os.WriteFile(path, []byte(tt.file), 0o600))
-			c, err := config.LoadConsole(path)
+			c, err := config.Load[config.Console](path)
 			switch {
 			case tt.says == "":
 				check.Must(t, err)

@@ -27,9 +27,6 @@ type Client struct {
 	Name string `yaml:"name"`
 }
 
-// LoadClient reads and checks a file that says how an operator's commands connect.
-func LoadClient(path string) (*Client, error) { return read(path, (*Client).checkAll) }
-
 func (c *Client) checkAll(f *findings) {
 	if (c.Certificate == "" || c.Key == "") == (c.TokenFile == "" || c.Certificate+c.Key != "") {
 		f.Add("certificate", "is required together with key, or else tokenFile alone")
@@ -118,7 +115,7 @@ func CurrentContext() (*Context, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // a user without a home has no contexts
 	}
-	c, err := read(filepath.Join(dir, "mediator", "contexts.yaml"), (*Contexts).checkAll)
+	c, err := Load[Contexts](filepath.Join(dir, "mediator", "contexts.yaml"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -34,11 +34,6 @@ type ControlKeys struct {
 	Grant SigningKey `yaml:"grant" need:"yes"`
 }
 
-// LoadControl reads and checks the configuration of a control plane.
-func LoadControl(path string) (*Control, error) {
-	return read(path, (*Control).checkAll)
-}
-
 func (c *Control) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)

@@ -17,8 +17,8 @@ import (
 // credential's), with what is allowed.
 func TestWrongCredentials(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"token": "a-token-of-the-api", "pair": "alice:open-sesame", "short": "seven77",
-		"lines": "two\nlines-of-text", "space": "a token with spaces", "empty": "",
+	for name, text := range map[string]string{"token": "a-token-of-the-api", "pair": "alice:open-sesame",
+		"short": "seven77", "lines": "two\nlines-of-text", "space": "a token with spaces", "empty": "",
 		"aws":      "[default]\naws_access_key_id = AKID\naws_secret_access_key = a-secret-key\n",
 		"aws-more": "[a]\naws_access_key_id = AKID\naws_secret_access_key = a-secret-key\n[b]\n",
 		"aws-bad":  "[default]\naws_access_key_id = AK ID\naws_secret_access_key = a-secret-key\n",
@@ -197,7 +197,7 @@ func TestAppKeyInVault(t *testing.T) {
 			"    action: create_post", `    action: create_post
     credential: {githubApp: {app: Iv23, installation: 7, repositories: [site], vaultKey: `+key+"}}").
 			Replace(correctSidecar)
-		if _, err := LoadSidecar(write(t, file)); (err == nil) != (want == "") || err != nil &&
+		if _, err := Load[Sidecar](write(t, file)); (err == nil) != (want == "") || err != nil &&
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", key, err)
 		}

@@ -28,17 +28,23 @@ func (f File) Resolve(name string) string {
 
 type findings = fields.Findings
 
-// read decodes the configuration at path and checks it: first by its tags, then by more.
-func read[C any](path string, more func(c *C, f *findings)) (*C, error) {
+// Configuration is a pointer to the type of a configuration file.
+type Configuration[C any] interface {
+	*C
+	checkAll(f *findings) // by more than its tags
+}
+
+// Load reads and checks a configuration file.
+func Load[C any, P Configuration[C]](path string) (*C, error) {
 	raw, err := files.ReadUpTo(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	return parse(path, raw, more, true)
+	return parse[C, P](path, raw, true)
 }
 
-// parse is read for a file that has this text. Without secrets, it leaves the files of secrets unread.
-func parse[C any](path string, raw []byte, more func(c *C, f *findings), secrets bool) (*C, error) {
+// parse is Load for a file that has this text. Without secrets, it leaves the files of secrets unread.
+func parse[C any, P Configuration[C]](path string, raw []byte, secrets bool) (*C, error) {
 	c := new(C)
 	f, err := decode(path, raw, c)
 	if err != nil {
@@ -46,7 +52,7 @@ func parse[C any](path string, raw []byte, more func(c *C, f *findings), secrets
 	}
 	f.NoSecrets = !secrets
 	f.Check("", c)
-	more(c, f)
+	P(c).checkAll(f)
 	return c, f.Err()
 }
 

@@ -86,7 +86,8 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "state: state\n", "state: state\nstate: other\n", "line 7, column 1: state: is there twice"},
 		{sidecar, "agent: {uid: 2000}", "agent: {<<: {uid: 2000}}",
 			"line 11, column 9: agent: merges another mapping (<<): write its keys out"},
-		{sidecar, "agent: {uid: 2000}", "guard:", "line 11, column 7: guard: has no value: write one, or leave the key out"},
+		{sidecar, "agent: {uid: 2000}", "guard:",
+			"line 11, column 7: guard: has no value: write one, or leave the key out"},
 		{sidecar, "runtime: worker-1\n", "",
 			"line 1, column 1: runtime: is required without tls; with tls, the certificate names the runtime"},
 		{sidecar, "issuer: mediator-session", "lifetime: 30s", "line 14, column 12: keys.session.issuer: is required"},
@@ -150,11 +151,12 @@ func TestMistakes(t *testing.T) {
 				"keys.agentStatement too"},
 		{withReceipts, `{url: "https://api.example.com/posts", methods: [POST]}`,
 			`{url: "http://mediator.internal/v1/event", methods: [POST]}`,
-			"line 20, column 5: actions[0]: (post) a rule for http://mediator.internal must be for /mcp, /v1/signals, " +
-				"/v1/dispute: everything else there needs no rule"},
+			"line 20, column 5: actions[0]: (post) a rule for http://mediator.internal must be for /mcp, " +
+				"/v1/signals, /v1/dispute: everything else there needs no rule"},
 		{withReceipts, `{url: "https://api.example.com/**", methods: [GET]}`,
 			`{url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}`,
-			"line 25, column 5: egress[0]: (reads) others can read what register_plugin writes: only an action may name it"},
+			"line 25, column 5: egress[0]: (reads) others can read what register_plugin writes: only an action may " +
+				"name it"},
 		{withReceipts, `{url: "https://api.example.com/**", methods: [GET]}`,
 			`{url: "http://mediator.internal/mcp", mcp: {}}` + "\n    credential: {vault: {path: kv, field: f}}",
 			"line 27, column 17: egress[0].credential: the node takes no credential: the sidecar names the calling " +
@@ -173,15 +175,17 @@ func TestMistakes(t *testing.T) {
 			"line 15, column 23: keys.requestProof.key: session-key is also the key of keys.session"},
 		{sidecar, "custody: {type: memory}", "custody: {type: memory}\nca: {permit: [later.example, \"*\"]}",
 			`line 11, column 30: ca.permit[1]: "*" is neither a host name, such as example.com, nor an IP address`},
-		{sidecar, "custody: {type: memory}", "custody: {type: memory}\nca: {unconstrained: true, permit: [later.example]}",
+		{sidecar, "custody: {type: memory}",
+			"custody: {type: memory}\nca: {unconstrained: true, permit: [later.example]}",
 			"line 11, column 35: ca.permit: has no meaning with ca.unconstrained, which permits every host"},
 		{sidecar, "https://api.example.com/posts", "api.example.com/posts",
 			`line 18, column 12: actions[0].match: "api.example.com/posts" is not of the form https://host/path`},
 		{sidecar, "methods: [POST]", "methods: [GET]",
-			"line 17, column 5: actions[0]: (post) an action must have exactly one method, and not one that only reads"},
+			"line 17, column 5: actions[0]: (post) an action must have exactly one method, and not one that only " +
+				"reads"},
 		{sidecar, "methods: [GET]", "methods: [GET, POST]",
-			"line 22, column 5: egress[0]: (reads) POST /** also matches spellings of an action's path /posts: name its " +
-				"paths one by one"},
+			"line 22, column 5: egress[0]: (reads) POST /** also matches spellings of an action's path /posts: name " +
+				"its paths one by one"},
 		{sidecar, "name: reads", "name: post",
 			"line 22, column 5: egress[0]: (post) another rule has this name"},
 		{sidecar, "    action: create_post", "    action: create_post\n    content: jsn",
@@ -210,21 +214,23 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://me:secret@proxy.example.com:3128\"}\negress:\n",
 			"line 21, column 22: upstreamProxy.url: must not hold a user or a password: put them into a file"},
 		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", proxy: b, auth: ntlm}\negress:\n",
-			"line 21, column 44: upstreamProxy.proxy: is not known; known here are auth, ca, credentialFile, noProxy, " +
-				"resolve, url"},
+			"line 21, column 44: upstreamProxy.proxy: is not known; known here are auth, ca, credentialFile, " +
+				"noProxy, resolve, url"},
 		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", auth: ntlm, resolve: both}\negress:\n",
 			"line 21, column 50: upstreamProxy.auth: \"ntlm\" is none of basic, digest\n" +
 				"line 21, column 65: upstreamProxy.resolve: \"both\" is none of mediator, proxy"},
 		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", auth: digest, ca: a.pem}\negress:\n",
 			"line 21, column 50: upstreamProxy.auth: needs credentialFile\n" +
 				"line 21, column 62: upstreamProxy.ca: has no meaning with an http URL"},
-		{sidecar, "egress:\n", "upstreamProxy: {url: \"https://a.example:1\", credentialFile: /absent, ca: /absent.pem}\n" +
-			"egress:\n",
+		{sidecar, "egress:\n",
+			"upstreamProxy: {url: \"https://a.example:1\", credentialFile: /absent, ca: /absent.pem}\n" +
+				"egress:\n",
 			"line 21, column 61: upstreamProxy.credentialFile: read secret: open /absent: no such file or directory\n" +
 				"line 21, column 74: upstreamProxy.ca: open /absent.pem: no such file or directory"},
 		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", credentialFile: /etc/hostname}\negress:\n",
 			"line 21, column 60: upstreamProxy.credentialFile: /etc/hostname does not hold user:password on one line"},
-		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", noProxy: [a.example, \"10.0.0.0/33\"]}\negress:\n",
+		{sidecar, "egress:\n",
+			"upstreamProxy: {url: \"http://a.example:1\", noProxy: [a.example, \"10.0.0.0/33\"]}\negress:\n",
 			`line 21, column 53: upstreamProxy.noProxy: "10.0.0.0/33" is none of *, host, .domain, IP address (all perhaps ` +
 				`with :port) and network (10.0.0.0/8)`},
 		{sidecar, "    action: create_post", "    action: create_post\n    via: proxi",
@@ -236,14 +242,15 @@ func TestMistakes(t *testing.T) {
 		{trigger, "name: jobs", "name: nightly",
 			`line 11, column 11: sources[1].name: "nightly" is the name of another source`},
 		{trigger, "    queue: {dir: jobs}\n", "",
-			"line 11, column 5: sources[1]: (jobs) needs exactly one of github, standardWebhooks, engine, schedule, queue"},
+			"line 11, column 5: sources[1]: (jobs) needs exactly one of github, standardWebhooks, engine, schedule, " +
+				"queue"},
 	} {
 		path := write(t, strings.Replace(m.file, m.old, m.new, 1))
 		var err error
 		if m.file == trigger {
-			_, err = LoadTrigger(path)
+			_, err = Load[Trigger](path)
 		} else {
-			_, err = LoadSidecar(path)
+			_, err = Load[Sidecar](path)
 		}
 		got := ""
 		if err != nil {

@@ -19,11 +19,11 @@ type Registrar struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Postgres keeps the state in a database that replicas share.
 	Postgres *Postgres `yaml:"postgres"`
-	// RegistryKey is a file: the key registry's private JWK, or YAML that names a key in Vault or a PKCS #11 token (next
-	// section).
+	// RegistryKey is a file: the key registry's private JWK, or YAML that names a key in Vault or a PKCS #11 token
+	// (next section).
 	RegistryKey string `yaml:"registryKey" is:"path"`
-	// AuditorKey is the same for the auditor's key. With it the registrar renews deployment certificates, and an attacker
-	// who takes it over can sign rules too.
+	// AuditorKey is the same for the auditor's key. With it the registrar renews deployment certificates, and an
+	// attacker who takes it over can sign rules too.
 	AuditorKey string `yaml:"auditorKey" is:"path"`
 	// Rules is the output of mediator registrar sign, reread when it changes.
 	Rules string `yaml:"rules" is:"path" need:"yes"`
@@ -70,9 +70,6 @@ const (
 	RegistrarCAKey    = "tls-authority-key"
 	RegistrarLifetime = 24 * time.Hour
 )
-
-// LoadRegistrar reads and checks the configuration of a registrar.
-func LoadRegistrar(path string) (*Registrar, error) { return read(path, (*Registrar).checkAll) }
 
 func (c *Registrar) checkAll(f *findings) {
 	c.Agent.keepFrom(f, "internal", c.Internal)

@@ -32,8 +32,8 @@ type Reputation struct {
 	Audience string `yaml:"audience" need:"yes"`
 	// Owners are the deployments whose receipts are accepted, at most 256.
 	Owners []Owner `yaml:"owners" reload:"yes" need:"yes"`
-	// BelievedHosts are the model hosts that you trust, as host or host:port (default port 443). Only calls to them count
-	// in scores.
+	// BelievedHosts are the model hosts that you trust, as host or host:port (default port 443). Only calls to them
+	// count in scores.
 	BelievedHosts []string `yaml:"believedHosts" reload:"yes"`
 	// Verification offers the verification of agents over MCP.
 	Verification *Verification `yaml:"verification"`
@@ -131,7 +131,8 @@ type Disputes struct {
 	// Appeal are other arbiters, to whom the loser can appeal within `deadline`. Default: no appeals.
 	Appeal []Arbiter `yaml:"appeal"`
 
-	// Operator is the public key (JWK) that can set the log's time back after a wrong clock. Keep the private key offline.
+	// Operator is the public key (JWK) that can set the log's time back after a wrong clock. Keep the private key
+	// offline.
 	Operator string `yaml:"operator" is:"path"`
 
 	// OperatorRoot is what the file holds; nil without it.

@@ -64,7 +64,8 @@ func TestReputationMistakes(t *testing.T) {
 		"an absurd rate": {"state: state\n", "state: state\nlimits: {publicPerSecond: 1000001}\n",
 			"line 4, column 27: limits.publicPerSecond: 1000001 is more than 1000000"},
 		"no owner": {
-			correctReputation[strings.Index(correctReputation, "owners:"):strings.Index(correctReputation, "believedHosts")], "",
+			correctReputation[strings.Index(correctReputation, "owners:"):strings.Index(correctReputation,
+				"believedHosts")], "",
 			"line 1, column 1: owners: is required"},
 		"an owner without a name": {"name: one\n    ", "", "line 11, column 5: owners[0].name: is required"},
 		"no registry": {"registry: one.jwk", "registry: \"\"",
@@ -95,11 +96,12 @@ func TestReputationMistakes(t *testing.T) {
 			"line 16, column 31: verification.xray.govern.url: is required"},
 		"a gate over plain HTTP": {"believedHosts",
 			"verification: {xray: {govern: {url: \"http://g.example/mcp\"}}}\nbelievedHosts",
-			"line 16, column 37: verification.xray.govern.url: must be an https URL such as https://xray.example.com/mcp: " +
-				"plain text could be changed on the way"},
+			"line 16, column 37: verification.xray.govern.url: must be an https URL such as " +
+				"https://xray.example.com/mcp: plain text could be changed on the way"},
 		"a gate with a password": {"believedHosts",
 			"verification: {xray: {govern: {url: \"https://me:hunter2@g.example/mcp\"}}}\nbelievedHosts",
-			"line 16, column 37: verification.xray.govern.url: must not hold a user or a password: put them into a file"},
+			"line 16, column 37: verification.xray.govern.url: must not hold a user or a password: put them into a " +
+				"file"},
 		"a gate on this machine": {"believedHosts",
 			"verification: {xray: {govern: {url: \"http://127.0.0.1:1/mcp\"}}}\nbelievedHosts", ""},
 		"a token for no gate": {"believedHosts",
@@ -107,8 +109,9 @@ func TestReputationMistakes(t *testing.T) {
 			"line 16, column 70: verification.xray.govern.header: has no meaning without a tokenFile"},
 		"a token as the host": {"believedHosts",
 			"verification: {xray: {govern: {url: \"https://g.example/mcp\", header: Host}}}\nbelievedHosts",
-			"line 16, column 70: verification.xray.govern.header: the header Host has a meaning of its own, so it cannot " +
-				"carry a credential\nline 16, column 70: verification.xray.govern.header: has no meaning without a tokenFile"},
+			"line 16, column 70: verification.xray.govern.header: the header Host has a meaning of its own, so it " +
+				"cannot carry a credential\nline 16, column 70: verification.xray.govern.header: has no meaning " +
+				"without a tokenFile"},
 		"disputes as they are": {"believedHosts", "verification: {}\ndisputes: {}\nbelievedHosts", ""},
 		"disputes of strangers": {"believedHosts", "disputes: {}\nbelievedHosts",
 			"line 16, column 11: disputes: needs the key verification, because only agents registered " +
@@ -126,7 +129,7 @@ func TestReputationMistakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, got := writeReputation(t, m.old, m.new), ""
-			if _, err := LoadReputation(path); err != nil {
+			if _, err := Load[Reputation](path); err != nil {
 				got = strings.ReplaceAll(err.Error(), path+": ", "")
 			}
 			if got != m.want {
@@ -138,7 +141,7 @@ func TestReputationMistakes(t *testing.T) {
 
 func TestReputation(t *testing.T) {
 	path := writeReputation(t, "[api.openai.com]", "[API.OpenAI.com, \"models.example:8443\", \"[::1]\"]")
-	c, err := LoadReputation(path)
+	c, err := Load[Reputation](path)
 	check.Must(t, err)
 	if want := []string{"api.openai.com:443", "models.example:8443", "[::1]:443"}; !slices.Equal(c.ModelHosts, want) {
 		t.Errorf("the hosts are %q, want %q", c.ModelHosts, want)
@@ -164,7 +167,7 @@ func TestManyOwners(t *testing.T) {
 		fmt.Fprintf(&owners, "  - {name: o%[1]d, registry: r%[1]d, bundle: b.json, certificates: {issuers: [r], "+
 			"audiences: [a]}, receipts: {issuers: [o], audiences: [a], keys: [k]}}\n", i)
 	}
-	if _, err := LoadReputation(writeReputation(t, "believedHosts", owners.String()+"believedHosts")); err == nil ||
+	if _, err := Load[Reputation](writeReputation(t, "believedHosts", owners.String()+"believedHosts")); err == nil ||
 		!strings.Contains(err.Error(), "there are 257; at most 256 are allowed") {
 		t.Error(err)
 	}

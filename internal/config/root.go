@@ -17,9 +17,6 @@ type RootKey struct {
 	Custody secrets.Custody `yaml:"custody" need:"yes"`
 }
 
-// LoadRootKey reads and checks a file that names a root key in Vault or in a token.
-func LoadRootKey(path string) (*RootKey, error) { return read(path, (*RootKey).checkAll) }
-
 func (c *RootKey) checkAll(f *findings) {
 	if c.Custody.Type == "memory" {
 		f.Add("custody.type", "must be vault or pkcs11: a root key outlives the command that signs with it")

@@ -17,15 +17,16 @@ type Rule struct {
 	Name string `yaml:"name" need:"yes"`
 	// Match selects the calls.
 	Match Match `yaml:"match" need:"yes"`
-	// Comment says why the rule is there (at most 500 bytes). Agents read it, with `owner` and `expires`, in refusals and
-	// at /v1/rules: write no secret into them.
+	// Comment says why the rule is there (at most 500 bytes). Agents read it, with `owner` and `expires`, in refusals
+	// and at /v1/rules: write no secret into them.
 	Comment string `yaml:"comment"`
 	// Owner answers for the rule (at most 200 bytes).
 	Owner string `yaml:"owner"`
 	// Expires is a date (its start in UTC) or an RFC 3339 time. Then calls are refused (rule_expired), and open streams
 	// and WebSockets end.
 	Expires Time `yaml:"expires"`
-	// Credential replaces the agent's own credential. Default: none in actions; in egress rules, the agent's own passes.
+	// Credential replaces the agent's own credential. Default: none in actions; in egress rules, the agent's own
+	// passes.
 	Credential *secrets.Credential `yaml:"credential"`
 	// ClientCertificate authenticates the mediator by mutual TLS.
 	ClientCertificate *secrets.ClientCertificate `yaml:"clientCertificate"`

@@ -24,9 +24,11 @@ func TestPurposes(t *testing.T) {
 		"owner: {name: ann}":                                    "must be a single value",
 		"owner: " + strings.Repeat("a", 201):                    "actions[0].owner: has 201 bytes, more than 200",
 		"comment: " + strings.Repeat("a", 501):                  "actions[0].comment: has 501 bytes, more than 500",
-		"expire: 2027-01-31":                                    "actions[0].expire: is not known; did you mean expires?",
+		"expire: 2027-01-31": "actions[0].expire: is not known; did you mean " +
+			"expires?",
 	} {
-		_, err := LoadSidecar(write(t, strings.Replace(correctSidecar, "subject: agent", keys+"\n    subject: agent", 1)))
+		_, err := Load[Sidecar](write(t, strings.Replace(correctSidecar, "subject: agent", keys+"\n    subject: agent",
+			1)))
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", keys, err, says)
 		}
@@ -35,8 +37,9 @@ func TestPurposes(t *testing.T) {
 
 // TestRulesThatExpire warns from 14 days before the end of a rule.
 func TestRulesThatExpire(t *testing.T) {
-	c, err := LoadSidecar(write(t, strings.NewReplacer("    subject: agent", "    expires: 2027-01-31\n    owner: ann\n    "+
-		"subject: agent", "name: reads", "name: reads\n    expires: 2027-02-02T12:00:00Z").Replace(correctSidecar)))
+	c, err := Load[Sidecar](write(t, strings.NewReplacer("    subject: agent",
+		"    expires: 2027-01-31\n    owner: ann\n    subject: agent", "name: reads",
+		"name: reads\n    expires: 2027-02-02T12:00:00Z").Replace(correctSidecar)))
 	check.Must(t, err)
 	for at, want := range map[string]string{
 		"2027-01-16T23:59:59Z": "",
@@ -67,8 +70,8 @@ func TestCheckedPurposes(t *testing.T) {
 	check.Must(t, err)
 	want := match.Purpose{Comment: "why", Owner: "ann", Expires: time.Date(2020, 1, 31, 0, 0, 0, 0, time.UTC)}
 	check.WantEqual(t, checked.Sidecar.Purposes()["post"], want)
-	check.WantEqual(t, fmt.Sprint(checked.Warnings), "[actions[0].expires: the rule post expired at 2020-01-31T00:00:00Z; "+
-		"its owner is ann (rule_expired)]")
+	check.WantEqual(t, fmt.Sprint(checked.Warnings),
+		"[actions[0].expires: the rule post expired at 2020-01-31T00:00:00Z; its owner is ann (rule_expired)]")
 }
 
 func FuzzTime(f *testing.F) {
@@ -80,14 +83,16 @@ func FuzzTime(f *testing.F) {
 		if first.UnmarshalText([]byte(text)) != nil {
 			return
 		}
-		if err := again.UnmarshalText([]byte(first.Time().Format(time.RFC3339))); err != nil || again != first || first <= 0 {
+		if err := again.UnmarshalText([]byte(first.Time().Format(time.RFC3339))); err != nil || again != first ||
+			first <= 0 {
 			t.Errorf("%q is %d, and its text %d, %v", text, first, again, err)
 		}
 	})
 }
 
 func FuzzSplitEndpoint(f *testing.F) {
-	for _, text := range []string{"unix:/run/a.sock", "unix:a,7", "https://a:1", "https://[::1]:1,file.yaml", "https://:1"} {
+	for _, text := range []string{"unix:/run/a.sock", "unix:a,7", "https://a:1", "https://[::1]:1,file.yaml",
+		"https://:1"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

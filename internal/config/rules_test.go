@@ -70,12 +70,15 @@ func TestRules(t *testing.T) {
 		"an action without tools": {actionOf(MCP{}), "an action must name its tools"},
 		"an action with methods": {actionOf(MCP{Tools: []string{"a"}, Methods: []string{"ping"}}),
 			"an action may name only tools"},
-		"an action with a human": {actionOf(MCP{Tools: []string{"a"}, Elicitation: true}), "an action may name only tools"},
-		"an action with a model": {actionOf(MCP{Tools: []string{"a"}, Sampling: true}), "an action may name only tools"},
+		"an action with a human": {actionOf(MCP{Tools: []string{"a"}, Elicitation: true}),
+			"an action may name only tools"},
+		"an action with a model": {actionOf(MCP{Tools: []string{"a"}, Sampling: true}),
+			"an action may name only tools"},
 		"an action's connection": {actionOf(MCP{Tools: []string{"create_issue"}, SameConnection: true}), "<nil>"},
 		"a read's connection": {readOf(MCP{Tools: []string{"get_issue"}, SameConnection: true}),
 			"is allowed only in an action"},
-		"an action of other bytes": {func(a *Action, _ *Egress) { a.Content = "raw" }, "messages to an MCP server are JSON"},
+		"an action of other bytes": {func(a *Action, _ *Egress) { a.Content = "raw" },
+			"messages to an MCP server are JSON"},
 		"a tool in both": {readOf(MCP{Tools: []string{"create_issue"}}),
 			`name the tools "create_issue" and "create_issue"`},
 		"a bad pin": {readOf(MCP{Tools: []string{"get_issue"}, Pin: map[string]string{"get_issue": "x"}}),
@@ -133,7 +136,8 @@ func TestRules(t *testing.T) {
 					t.Errorf("the egress rule is %+v", r)
 				}
 			case "a model":
-				if got := fmt.Sprint(*s.EgressRules[0].Observe); got != "{openai-responses [web_search remote_content] false}" {
+				if got := fmt.Sprint(*s.EgressRules[0].Observe); got != "{openai-responses [web_search "+
+					"remote_content] false}" {
 					t.Errorf("the rule is %s", got)
 				}
 			case "models offered":
@@ -205,8 +209,8 @@ func TestWarnings(t *testing.T) {
 }
 
 func TestTags(t *testing.T) {
-	known := map[string]bool{"yaml": true, "json": true, "need": true, "one": true, "from": true, "to": true, "is": true,
-		"of": true, "reload": true}
+	known := map[string]bool{"yaml": true, "json": true, "need": true, "one": true, "from": true, "to": true,
+		"is": true, "of": true, "reload": true}
 	seen := make(map[reflect.Type]bool)
 	var walk func(reflect.Type)
 	walk = func(at reflect.Type) {
@@ -224,7 +228,8 @@ func TestTags(t *testing.T) {
 					t.Errorf("%s.%s has the tag %s", at.Name(), f.Name, name)
 				}
 			}
-			if to := f.Tag.Get("to"); to != "" && fields.Bound(to) == 0 || f.Tag.Get("from") != "" && fields.Bound(f.Tag.Get("from")) == 0 {
+			if to := f.Tag.Get("to"); to != "" && fields.Bound(to) == 0 || f.Tag.Get("from") != "" &&
+				fields.Bound(f.Tag.Get("from")) == 0 {
 				t.Errorf("%s.%s has a bound that cannot be read", at.Name(), f.Name)
 			}
 			if f.Tag.Get("one") != "" && f.Type.Kind() != reflect.String {

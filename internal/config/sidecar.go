@@ -30,7 +30,8 @@ type Sidecar struct {
 	Guard *Guard `yaml:"guard"`
 	// Admin is the endpoint for operators, out of agents' reach.
 	Admin Admin `yaml:"admin" need:"yes"`
-	// Console is the address of mediator console, which the sidecar and `guard` refuse to agents. Default 127.0.0.1:8184.
+	// Console is the address of mediator console, which the sidecar and `guard` refuse to agents. Default
+	// 127.0.0.1:8184.
 	Console string `yaml:"console" is:"address"`
 	// State is the ledger's folder, for the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
@@ -67,8 +68,8 @@ type Sidecar struct {
 	Session Session `yaml:"session"`
 	// Actions are the rules for posts: calls that need the whole chain of evidence.
 	Actions []Action `yaml:"actions" reload:"yes"`
-	// Egress are the rules for calls that need no evidence. A rule is your word that its calls, even GETs, change nothing
-	// upstream. Calls without a rule are refused.
+	// Egress are the rules for calls that need no evidence. A rule is your word that its calls, even GETs, change
+	// nothing upstream. Calls without a rule are refused.
 	Egress []Egress `yaml:"egress" reload:"yes"`
 	// Deny lists URLs, such as https://*.example.org/**. Calls to them are refused (call_denied) even if a rule allows
 	// them, and logged only at level debug.
@@ -98,7 +99,8 @@ type Sidecar struct {
 
 // Transparent configures the transparent listener. Redirected connections belong to the pod's standing session.
 type Transparent struct {
-	// Listen is the IPv4 host:port that receives redirected connections. With `guard`, use the host 127.0.0.1 or 0.0.0.0.
+	// Listen is the IPv4 host:port that receives redirected connections. With `guard`, use the host 127.0.0.1 or
+	// 0.0.0.0.
 	Listen string `yaml:"listen" need:"yes"`
 	// AnyAddress ignores the address that an agent dialled. Default: the call's host name must resolve to it.
 	AnyAddress bool `yaml:"anyAddress"`
@@ -141,8 +143,8 @@ type Gate struct {
 }
 
 type Session struct {
-	// Standing gives each pod one session, without proxy credentials. A new one begins when the agent gets its next event
-	// from http://mediator.internal/v1/event/next. Default: mediator run opens a session for each agent.
+	// Standing gives each pod one session, without proxy credentials. A new one begins when the agent gets its next
+	// event from http://mediator.internal/v1/event/next. Default: mediator run opens a session for each agent.
 	Standing bool `yaml:"standing"`
 	// Learning lets operators open learning sessions (mediator run --learn), which may read from every public host.
 	Learning bool `yaml:"learning"`
@@ -169,11 +171,11 @@ type Match struct {
 	URL string `yaml:"url" need:"yes"`
 	// Methods are HTTP methods: exactly one for an action. Required, except with `mcp` or `graphql`, which imply them.
 	Methods []string `yaml:"methods"`
-	// MCP makes this a rule for MCP messages (Streamable HTTP). Among rules for one URL, a message belongs to the one that
-	// names its tool or method.
+	// MCP makes this a rule for MCP messages (Streamable HTTP). Among rules for one URL, a message belongs to the one
+	// that names its tool or method.
 	MCP *MCP `yaml:"mcp"`
-	// GraphQL makes this a rule for GraphQL documents. Among rules for one URL, a document, even one sent by GET, belongs
-	// to the one that names all of its operations and fields.
+	// GraphQL makes this a rule for GraphQL documents. Among rules for one URL, a document, even one sent by GET,
+	// belongs to the one that names all of its operations and fields.
 	GraphQL *GraphQL `yaml:"graphql"`
 }
 
@@ -190,8 +192,8 @@ type GraphQL struct {
 type MCP struct {
 	// Tools are the allowed tools, by exact name. Required in an action.
 	Tools []string `yaml:"tools"`
-	// Methods are the MCP methods that an egress rule allows, also those of notifications. They cannot include tools/call.
-	// Default: those for sessions, lists and reads.
+	// Methods are the MCP methods that an egress rule allows, also those of notifications. They cannot include
+	// tools/call. Default: those for sessions, lists and reads.
 	Methods []string `yaml:"methods"`
 	// List is allowed (the agent sees only tools in rules) or all. Only in the egress rule for tools/list.
 	List string `yaml:"list" one:"allowed all"`
@@ -199,8 +201,8 @@ type MCP struct {
 	Elicitation bool `yaml:"elicitation"`
 	// Sampling lets a model answer the server's questions. Only in egress rules.
 	Sampling bool `yaml:"sampling"`
-	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex), which the server must have listed
-	// in the session before a call. Default: changes are only recorded.
+	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex), which the server must have
+	// listed in the session before a call. Default: changes are only recorded.
 	Pin map[string]string `yaml:"pin"`
 	// SameConnection is your word that the server answers a call on the connection that carried it. Without it,
 	// clients of MCP revision 2024-11-05, or that do not accept event streams, cannot post. Only in actions.
@@ -220,8 +222,8 @@ type Action struct {
 	MaxBody int64 `yaml:"maxBody"`
 	// Query allows a query string. Evidence and records keep it, with any secret in it.
 	Query bool `yaml:"query"`
-	// Headers are the agent's headers that may pass, besides common ones such as Accept; others refuse the call. Evidence
-	// covers no headers, though they can change what a post does. [] allows only common ones. Default: all.
+	// Headers are the agent's headers that may pass, besides common ones such as Accept; others refuse the call.
+	// Evidence covers no headers, though they can change what a post does. [] allows only common ones. Default: all.
 	Headers []string `yaml:"headers"`
 	// Gate is the gate that verifies the evidence: local (the mediator's own) or api (the API's).
 	Gate string `yaml:"gate" one:"local api"`
@@ -237,30 +239,31 @@ type API struct {
 	Challenge string `yaml:"challenge" need:"yes"`
 	// Verify is the URL that verifies envelopes and mints capabilities.
 	Verify string `yaml:"verify" need:"yes"`
-	// AnswerKeys is a PEM file of the Ed25519 public keys that verify the API's answers. Others are not relayed. Default:
-	// the outcome is the mediator's word.
+	// AnswerKeys is a PEM file of the Ed25519 public keys that verify the API's answers. Others are not relayed.
+	// Default: the outcome is the mediator's word.
 	AnswerKeys string `yaml:"answerKeys" is:"path"`
 }
 
 // Egress is one kind of call that is not a post.
 type Egress struct {
 	Rule `yaml:",inline"`
-	// Observe is the API of the models whose calls the sidecar inspects: openai-chat, openai-responses, openai-embeddings,
-	// openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini, bedrock-converse or
-	// ollama-chat. POST only.
+	// Observe is the API of the models whose calls the sidecar inspects: openai-chat, openai-responses,
+	// openai-embeddings, openai-completions, anthropic-messages (also at Vertex AI and Bedrock's Invoke), gemini,
+	// bedrock-converse or ollama-chat. POST only.
 	Observe string `yaml:"observe"`
 	// HostedTools lists what the model's provider may do out of the sidecar's sight: its tools (web_search, mcp), and
 	// request members that start such work (background, mcp_servers). remote_content allows fetching URLs in a request,
 	// online models that search the web. previous_response_id, conversation, thread, item_reference, file_id,
 	// cachedContent and prompt allow content from outside the session.
 	HostedTools []string `yaml:"hostedTools"`
-	// UnknownMembers is refuse or allow, for requests with unknown members. Record and receipt name them. Default refuse.
+	// UnknownMembers is refuse or allow, for requests with unknown members. Record and receipt name them. Default
+	// refuse.
 	UnknownMembers string `yaml:"unknownMembers"`
 	// Generate offers the rule's models at http://mediator.internal/v1/generate. The rule needs `observe`, and a URL
 	// without placeholders.
 	Generate *Generate `yaml:"generate"`
-	// WebSocket allows WebSockets too; `methods` must include GET. Messages are not inspected: an agent can post in them.
-	// A WebSocket ends with its session, or after five minutes without traffic.
+	// WebSocket allows WebSockets too; `methods` must include GET. Messages are not inspected: an agent can post in
+	// them. A WebSocket ends with its session, or after five minutes without traffic.
 	WebSocket bool `yaml:"websocket"`
 }
 
@@ -309,8 +312,8 @@ type Limits struct {
 	// 504.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
 	// Connections bounds agents' connections to each shared listener, and HTTP/2 requests in progress. A new connection
-	// replaces an idle one. Isolated agents' listeners together have a second bound of this size, and each a sixteenth of
-	// it. Default 4096.
+	// replaces an idle one. Isolated agents' listeners together have a second bound of this size, and each a sixteenth
+	// of it. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the open CONNECT tunnels (overloaded). Default 2048.
 	Tunnels int `yaml:"tunnels"`

@@ -22,8 +22,8 @@ type SidecarKeys struct {
 	// AgentStatement signs the documents that agents post to http://mediator.internal/v1/signals and /v1/dispute. Needs
 	// `receipts` and `reputation`; takes no `lifetime`.
 	AgentStatement *SigningKey `yaml:"agentStatement"`
-	// WebBotAuth signs requests, by rules with `sign`. `issuer` is the https origin that publishes the key; `lifetime` is
-	// a signature's.
+	// WebBotAuth signs requests, by rules with `sign`. `issuer` is the https origin that publishes the key; `lifetime`
+	// is a signature's.
 	WebBotAuth *SigningKey `yaml:"webBotAuth"`
 }
 
@@ -79,7 +79,8 @@ func (c *Sidecar) checkKeys(f *findings) {
 	for _, name := range []struct {
 		key, value string
 		most       int
-	}{{"runtime", c.Runtime, interaction.MaxRuntimeID}, {"receipts.subject", c.Receipts.Subject, interaction.MaxAgent}} {
+	}{{"runtime", c.Runtime, interaction.MaxRuntimeID},
+		{"receipts.subject", c.Receipts.Subject, interaction.MaxAgent}} {
 		if len(name.value) > name.most {
 			f.Add(name.key, "has %d bytes; a receipt holds at most %d", len(name.value), name.most)
 		}
@@ -119,7 +120,8 @@ func (c *Sidecar) checkCA(f *findings) {
 	}
 	for i, host := range c.CA.Permit {
 		if _, err := intercept.Constrain([]string{host}); err != nil {
-			f.Add(fmt.Sprintf("ca.permit[%d]", i), "%q is neither a host name, such as example.com, nor an IP address", host)
+			f.Add(fmt.Sprintf("ca.permit[%d]", i), "%q is neither a host name, such as example.com, nor an IP address",
+				host)
 		}
 	}
 }

@@ -10,8 +10,8 @@ func TestReceipts(t *testing.T) {
 	const (
 		key      = "  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\n"
 		receipts = "receipts: {subject: \"agent:worker-1\"}\n"
-		observed = "  - name: model\n    match: {url: \"https://api.openai.com/v1/chat/completions\", methods: [POST]}\n  " +
-			"  observe: openai-chat\n"
+		observed = "  - name: model\n    match: {url: \"https://api.openai.com/v1/chat/completions\", methods: " +
+			"[POST]}\n    observe: openai-chat\n"
 		speaker = "  agentStatement: {key: agent-statement-key, issuer: mediator-speaker}\n"
 		node    = "reputation: {unix: run/node.sock, audience: node}\n"
 	)
@@ -21,14 +21,16 @@ func TestReceipts(t *testing.T) {
 		"statements with a lifetime": {key + strings.Replace(speaker, "}", ", lifetime: 30s}", 1), receipts + node, "",
 			"keys.agentStatement.lifetime: has no meaning"},
 		"the receipts' key": {key + strings.Replace(speaker, "agent-statement-key", "interaction-receipt-key", 1),
-			receipts + node, "", "keys.agentStatement.key: interaction-receipt-key is also the key of keys.interactionReceipt"},
+			receipts + node, "",
+			"keys.agentStatement.key: interaction-receipt-key is also the key of keys.interactionReceipt"},
 		"none, and nothing observed": {"", "", "", ""},
 		"receipts":                   {key, receipts, observed, ""},
 		"of posts alone":             {key, receipts, "", ""},
-		"observed without receipts":  {"", "", observed, "egress[1].observe: needs receipts and keys.interactionReceipt"},
-		"no key":                     {"", receipts, observed, "keys.interactionReceipt: is required with receipts"},
-		"a key alone":                {key, "", "", "receipts: is required with keys.interactionReceipt"},
-		"no subject":                 {key, "receipts: {}\n", "", "receipts.subject: is required"},
+		"observed without receipts": {"", "", observed,
+			"egress[1].observe: needs receipts and keys.interactionReceipt"},
+		"no key":      {"", receipts, observed, "keys.interactionReceipt: is required with receipts"},
+		"a key alone": {key, "", "", "receipts: is required with keys.interactionReceipt"},
+		"no subject":  {key, "receipts: {}\n", "", "receipts.subject: is required"},
 		"another subject": {key, "receipts: {subject: other}\n", "",
 			`actions[0].subject: "agent:worker-1" differs from receipts.subject, "other"`},
 		"a subject that is too long": {key, "receipts: {subject: " + strings.Repeat("a", 257) + "}\n", "",
@@ -49,7 +51,7 @@ func TestReceipts(t *testing.T) {
 			if strings.Contains(tt.top, "runtime: ") {
 				text = strings.Replace(text, "runtime: worker-1\n", "", 1)
 			}
-			_, err := LoadSidecar(write(t, text))
+			_, err := Load[Sidecar](write(t, text))
 			if got := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(got, tt.want) {
 				t.Errorf("found %s, want %q", got, tt.want)
 			}
@@ -73,13 +75,14 @@ func TestSigning(t *testing.T) {
 		"another role's key": {strings.Replace(key, "web-bot-auth-key", "runtime-key", 1), "",
 			"keys.webBotAuth.key: runtime-key is also the key of keys.runtime"},
 	} {
-		_, err := LoadSidecar(write(t, strings.Replace(correctSidecar, "actions:\n", tt.keys+"actions:\n", 1)+tt.rule))
+		_, err := Load[Sidecar](write(t, strings.Replace(correctSidecar, "actions:\n", tt.keys+"actions:\n",
+			1)+tt.rule))
 		if got := fmt.Sprint(err); (err == nil) != (tt.want == "") || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: found %s, want %q", name, got, tt.want)
 		}
 	}
 	text := strings.Replace(correctSidecar, "    action: ", "    sign: web-bot-auth\n    action: ", 1)
-	if _, err := LoadSidecar(write(t, text)); err == nil || !strings.Contains(err.Error(), "actions[0].sign: needs") {
+	if _, err := Load[Sidecar](write(t, text)); err == nil || !strings.Contains(err.Error(), "actions[0].sign: needs") {
 		t.Errorf("an action: %v", err)
 	}
 }

@@ -53,7 +53,8 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{callers, "tokens: {operate: TOKEN}, " + callers, ""},
 		{callers, "tokens: {read: absent}, " + callers, "admin.tokens.read: read secret: open "},
 		{callers, "tokens: {operate: SHORT}, " + callers, "has fewer than 32 bytes"},
-		{callers, "tokens: {write: TOKEN}, " + callers, "admin.tokens.write: is not known; known here are operate, read"},
+		{callers, "tokens: {write: TOKEN}, " + callers,
+			"admin.tokens.write: is not known; known here are operate, read"},
 		{callers, "tokens: {}", "admin.callers: is required for tcp"},
 		{`tcp: "0.0.0.0:8443", ` + callers, "unix: run/a.sock, tokens: {read: TOKEN}",
 			"admin.tokens.read: has no meaning without tcp"},
@@ -61,11 +62,14 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{`"0.0.0.0:8443"`, `"8443"`, `admin.tcp: "8443" is not a host and a port`},
 		{callers, "tokenFile: token, " + callers, "admin.tokenFile: is not known"},
 		{callers, `callers: ["*"]`, noMatch("*", "scheme is missing or invalid")},
-		{callers, `callers: ["https://example.org/a"]`, noMatch("https://example.org/a", "scheme is missing or invalid")},
+		{callers, `callers: ["https://example.org/a"]`,
+			noMatch("https://example.org/a", "scheme is missing or invalid")},
 		{callers, `callers: ["spiffe://*/a"]`, noMatch("spiffe://*/a", "trust domain characters are limited")},
 		{callers, `callers: ["spiffe://example.org"]`, noMatch("spiffe://example.org", "it names only a trust domain")},
-		{callers, `callers: ["spiffe://example.org/a*"]`, noMatch("spiffe://example.org/a*", "path segment characters")},
-		{callers, `callers: ["spiffe://example.org/a/"]`, noMatch("spiffe://example.org/a/", "path cannot have a trailing")},
+		{callers, `callers: ["spiffe://example.org/a*"]`,
+			noMatch("spiffe://example.org/a*", "path segment characters")},
+		{callers, `callers: ["spiffe://example.org/a/"]`,
+			noMatch("spiffe://example.org/a/", "path cannot have a trailing")},
 		{callers, `callers: [""]`, noMatch("", "cannot be empty")},
 		{name, `name: "spiffe://example.org/service/*"`, "control.name: "},
 		{name, `name: "https://control"`, `control.name: "https://control" is neither a host name`},
@@ -80,7 +84,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		if text == correctTCP && m.says != "" {
 			t.Fatalf("%s is not in the file", m.old)
 		}
-		_, err := LoadSidecar(write(t, text))
+		_, err := Load[Sidecar](write(t, text))
 		if m.says == "" {
 			check.Must(t, err)
 		} else if err == nil || !strings.Contains(err.Error(), m.says) {
@@ -93,9 +97,10 @@ func TestMistakesAboutTCP(t *testing.T) {
 		"certificate: a\nkey: a\nauthorities: b\nname: \"a b\"\n":      `name: "a b" is neither a host name`,
 		"certificate: a\nauthorities: b\nname: spiffe://example.org/a": "certificate: is required together with key",
 		"tokenFile: a\nauthorities: b\n":                               "",
-		"tokenFile: a\nkey: c\nauthorities: b\n":                       "certificate: is required together with key, or else",
-		"authorities: b\nname: a\n":                                    "certificate: is required together with key, or else",
-		"tokenFile: a\n":                                               "authorities: is required",
+		"tokenFile: a\nkey: c\nauthorities: b\n": "certificate: is required together with key, " +
+			"or else",
+		"authorities: b\nname: a\n": "certificate: is required together with key, " +
+			"or else", "tokenFile: a\n": "authorities: is required",
 	} {
 		checked, err := CheckFile(write(t, text), true)
 		if checked.Kind != "operator's client" || (err == nil) != (says == "") || err != nil &&
@@ -106,7 +111,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 }
 
 func TestGuardAdmitsProbes(t *testing.T) {
-	c, err := LoadSidecar(write(t, correctTCP+"guard: {uids: [1], inbound: [1234]}\n"))
+	c, err := Load[Sidecar](write(t, correctTCP+"guard: {uids: [1], inbound: [1234]}\n"))
 	check.Must(t, err)
 	o := c.GuardOptions()
 	check.WantEqual(t, o.Inbound, []uint16{1234, 9090})

@@ -36,7 +36,7 @@ func TestTransparencyLog(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			check.Must(t, os.WriteFile(policy, []byte(tt.policy), 0o600))
-			_, err := LoadSidecar(with(tt.settings))
+			_, err := Load[Sidecar](with(tt.settings))
 			wantSaid(t, err, tt.want)
 		})
 	}
@@ -49,9 +49,9 @@ func TestTransparencyLog(t *testing.T) {
 	_, err = LoadTransparencyLog(write(t, correctSidecar))
 	wantSaid(t, err, "the sidecar keeps no log")
 	check.Must(t, os.WriteFile(policy, []byte(of("log.example/a")), 0o600))
-	before, err := LoadSidecar(file)
+	before, err := Load[Sidecar](file)
 	check.Must(t, err, os.WriteFile(policy, []byte(of("log.example/a")+"# more\n"), 0o600))
-	after, err := LoadSidecar(file)
+	after, err := Load[Sidecar](file)
 	check.Must(t, err)
 	if got := fields.ChangedBound(*before, *after); !slices.Equal(got, []string{"transparencyLog.policy"}) {
 		t.Errorf("another policy changes %q", got)

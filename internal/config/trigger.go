@@ -86,7 +86,8 @@ type Webhook struct {
 }
 
 type Schedule struct {
-	// Cron is a five-field cron expression in UTC, or such as @every 15m. Times at which the service is down are skipped.
+	// Cron is a five-field cron expression in UTC, or such as @every 15m. Times at which the service is down are
+	// skipped.
 	Cron string `yaml:"cron" need:"yes"`
 	// Payload is the content of each event, for the agent.
 	Payload map[string]any `yaml:"payload"`

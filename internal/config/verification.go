@@ -53,7 +53,8 @@ const maxListed = 256 // servers that one answer names
 func (x XRay) Configured() map[string]*remote.XRayServer {
 	servers := make(map[string]*remote.XRayServer)
 	for gate, s := range map[string]*remote.XRayServer{
-		verification.GateOrchestrate: x.Orchestrate, verification.GateGovern: x.Govern, verification.GateEnforce: x.Enforce,
+		verification.GateOrchestrate: x.Orchestrate, verification.GateGovern: x.Govern,
+		verification.GateEnforce: x.Enforce,
 	} {
 		if s != nil {
 			servers[gate] = s

@@ -25,7 +25,8 @@ func (c *Sidecar) judgeRules(now time.Time) []Warning {
 		}
 		if other := c.shadows(i); other != "" {
 			all = append(all, Warning{"rule_shadowed", key,
-				fmt.Sprintf("the rule %s allows all calls of the rule %s too: without this one, nothing changes", other, e.Name)})
+				fmt.Sprintf("the rule %s allows all calls of the rule %s too: without this one, nothing changes", other,
+					e.Name)})
 		}
 	}
 	return all
@@ -53,7 +54,8 @@ func isPlain(e rules.Egress) bool {
 }
 
 // shadows returns the name of another plain egress rule that allows every call of the rule with this index, with the
-// same credential, client certificate and way. It judges one call of the rule's own pattern, with names that no other rule has.
+// same credential, client certificate and way. It judges one call of the rule's own pattern, with names that no other
+// rule has.
 func (c *Sidecar) shadows(i int) string {
 	e := c.EgressRules[i]
 	if !isPlain(e) {
@@ -106,8 +108,8 @@ func (c *Sidecar) warn() {
 		for _, a := range c.ActionRules {
 			if match.CoversHost(e.Match.Host, a.Match.Host) {
 				add("websocket_beside_action", fmt.Sprintf("egress[%d].websocket", i),
-					"the rule %s allows WebSockets to %s, where the action %s posts: messages in a WebSocket need no evidence",
-					e.Name, a.Match.Host, a.Name)
+					"the rule %s allows WebSockets to %s, where the action %s posts: messages in a WebSocket need no "+
+						"evidence", e.Name, a.Match.Host, a.Name)
 				break
 			}
 		}
@@ -116,7 +118,8 @@ func (c *Sidecar) warn() {
 		if a.Gate == "api" && a.Match.messages() != "" {
 			add("api_gate_resource", fmt.Sprintf("actions[%d].gate", i),
 				"the action %s is about %s: its resource ends with the operation in the message, "+
-					"and the API must say the same in gate.Protect.Resource, or it refuses every post", a.Name, a.Match.messages())
+					"and the API must say the same in gate.Protect.Resource, or it refuses every post", a.Name,
+				a.Match.messages())
 		}
 	}
 }

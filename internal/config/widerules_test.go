@@ -50,7 +50,8 @@ func TestWideRules(t *testing.T) {
 		check.Must(t, f.Err())
 		var got []string
 		for _, w := range c.judgeRules(time.Now()) {
-			got = append(got, strings.NewReplacer("rule_", "", "egress[", "", "].match", "", "]", "").Replace(w.Code+" "+w.Key))
+			got = append(got, strings.NewReplacer("rule_", "", "egress[", "", "].match", "", "]",
+				"").Replace(w.Code+" "+w.Key))
 		}
 		if strings.Join(got, ", ") != want {
 			t.Errorf("%s: got %q, want %q", rules, got, want)

@@ -74,7 +74,8 @@ func agentFilter() ([]bpf.Instruction, error) {
 		return nil, err
 	}
 	other := func(call string) seccomp.NameWithConditions {
-		return only(call, isNot(0, unix.AF_UNIX), isNot(0, unix.AF_INET), isNot(0, unix.AF_INET6), isNot(0, unix.AF_NETLINK))
+		return only(call, isNot(0, unix.AF_UNIX), isNot(0, unix.AF_INET), isNot(0, unix.AF_INET6),
+			isNot(0, unix.AF_NETLINK))
 	}
 	policy := seccomp.Policy{DefaultAction: seccomp.ActionAllow, Syscalls: []seccomp.SyscallGroup{
 		{Names: []string{"io_uring_setup", "io_uring_enter", "io_uring_register", "add_key", "request_key", "keyctl"},
@@ -82,14 +83,15 @@ func agentFilter() ([]bpf.Instruction, error) {
 		{NamesWithCondtions: []seccomp.NameWithConditions{other("socket"), other("socketpair")},
 			Action: seccomp.ActionErrno | seccomp.Action(unix.EAFNOSUPPORT)},
 		{NamesWithCondtions: setID(native), Action: seccomp.ActionErrno},
-		{Names: []string{"openat2"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)}, // whose mode no filter sees
+		// whose mode no filter sees
+		{Names: []string{"openat2"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)},
 	}}
 	judged, err := policy.Assemble()
 	if err != nil {
 		return nil, err
 	}
-	// Refuse calls of another architecture: a program on x86-64 can make 32-bit calls, whose numbers the policy does not
-	// know and would allow.
+	// Refuse calls of another architecture: a program on x86-64 can make 32-bit calls, whose numbers the policy does
+	// not know and would allow.
 	const architecture = 4 // its offset in struct seccomp_data
 	return append([]bpf.Instruction{
 		bpf.LoadAbsolute{Off: architecture, Size: 4},

@@ -354,14 +354,15 @@ func TestSystemCalls(t *testing.T) {
 		t.Errorf("clone3: %q, %q", held.Tried["clone3"], free.Tried["clone3"])
 	}
 	if held.Tried["in another thread"] != "EPERM" || free.Tried["in another thread"] != "" {
-		t.Errorf("threads that were there before: %q, %q", held.Tried["in another thread"], free.Tried["in another thread"])
+		t.Errorf("threads that were there before: %q, %q", held.Tried["in another thread"],
+			free.Tried["in another thread"])
 	}
 }
 
 // TestLooker tries what the looker must not do.
 func TestLooker(t *testing.T) {
-	try := []string{"read a link", "read its parent's standard", "open a file", "TCP", "a unix socket", "start a process",
-		"executable memory"}
+	try := []string{"read a link", "read its parent's standard", "open a file", "TCP", "a unix socket",
+		"start a process", "executable memory"}
 	a := run(t, order{
 		Confine: &confine.Limits{Landlock: confine.Off, Capabilities: []cap.Value{cap.SYS_PTRACE, cap.DAC_READ_SEARCH}},
 		Looker:  true, Try: try})
@@ -406,7 +407,8 @@ func TestFilesAndPorts(t *testing.T) {
 		want string
 	}
 	denied := map[string]denial{
-		"read": {}, "read what is new": {}, "read one file": {}, "make a file": {}, "replace a file": {}, "move a file": {},
+		"read": {}, "read what is new": {}, "read one file": {}, "make a file": {}, "replace a file": {},
+		"move a file":   {},
 		"make a socket": {}, "bind": {}, "connect": {0, "ECONNREFUSED"}, "read another file": {1, "EACCES"},
 		"read the password": {1, "EACCES"}, "list the root": {1, "EACCES"}, "write what it reads": {1, "EACCES"},
 		"make a file elsewhere": {1, "EACCES"}, "make a file beside it": {1, "EACCES"}, "move a file out": {2, "EXDEV"},
@@ -432,12 +434,13 @@ func TestFilesAndPorts(t *testing.T) {
 				want = without[what]
 			}
 			if a.Tried[what] != want || free.Tried[what] != without[what] {
-				t.Errorf("%s (any port: %t): %q, want %q; and without Landlock %q", what, anyConnect, a.Tried[what], want,
-					free.Tried[what])
+				t.Errorf("%s (any port: %t): %q, want %q; and without Landlock %q", what, anyConnect, a.Tried[what],
+					want, free.Tried[what])
 			}
 		}
 		for _, layer := range a.Layers {
-			if anyConnect && layer.Name == confine.Ports && (layer.InForce || !strings.HasPrefix(layer.Seen, "It may ")) {
+			if anyConnect && layer.Name == confine.Ports &&
+				(layer.InForce || !strings.HasPrefix(layer.Seen, "It may ")) {
 				t.Errorf("it says %+v", layer)
 			}
 		}

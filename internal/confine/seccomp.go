@@ -93,10 +93,10 @@ var running = []string{
 	"brk", "madvise", "membarrier", "mincore", "mremap", "munmap",
 	"exit", "exit_group", "futex", "get_robust_list", "getpid", "getppid", "gettid", "rseq", "sched_getaffinity",
 	"sched_yield", "set_robust_list", "set_tid_address",
-	"restart_syscall", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigreturn", "rt_sigtimedwait", "sigaltstack",
-	"clock_getres", "clock_gettime", "clock_nanosleep", "gettimeofday", "nanosleep", "time", "times",
-	"getegid", "geteuid", "getgid", "getgroups", "getresgid", "getresuid", "getrlimit", "getrusage", "getuid", "sysinfo",
-	"uname",
+	"restart_syscall", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigreturn", "rt_sigtimedwait",
+	"sigaltstack", "clock_getres", "clock_gettime", "clock_nanosleep", "gettimeofday", "nanosleep", "time", "times",
+	"getegid", "geteuid", "getgid", "getgroups", "getresgid", "getresuid", "getrlimit", "getrusage", "getuid",
+	"sysinfo", "uname",
 	"getrandom",
 	"close", "dup", "dup2", "dup3", "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2",
 	"epoll_wait", "eventfd2", "fcntl", "pipe2",
@@ -109,15 +109,16 @@ var links = []string{"readlink", "readlinkat", "newfstatat", "stat"}
 var files = []string{
 	"access", "chmod", "copy_file_range", "faccessat", "faccessat2", "fadvise64", "fallocate", "fchmod", "fchmodat",
 	"fdatasync", "flock", "fstat", "fstatfs", "fsync",
-	"ftruncate", "getcwd", "getdents64", "getxattr", "inotify_add_watch", "inotify_init1", "lgetxattr", "lseek", "lstat",
-	"mkdir", "mkdirat", "msync", "newfstatat", "open", "openat", "pread64", "preadv",
+	"ftruncate", "getcwd", "getdents64", "getxattr", "inotify_add_watch", "inotify_init1", "lgetxattr", "lseek",
+	"lstat", "mkdir", "mkdirat", "msync", "newfstatat", "open", "openat", "pread64", "preadv",
 	"preadv2", "pwrite64", "pwritev", "pwritev2", "readlink", "readlinkat", "rename", "renameat", "renameat2", "rmdir",
 	"sendfile", "splice", "stat", "statfs", "statx",
 	"sync_file_range", "umask", "unlink", "unlinkat", "utimensat",
 }
 
 var sockets = []string{
-	"accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "recvfrom", "recvmmsg",
+	"accept", "accept4", "bind", "connect", "getpeername", "getsockname", "getsockopt", "listen", "recvfrom",
+	"recvmmsg",
 	"recvmsg", "sendmmsg", "sendmsg", "sendto",
 	"setsockopt", "shutdown",
 }

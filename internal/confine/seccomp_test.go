@@ -76,12 +76,13 @@ func TestFilter(t *testing.T) {
 		"a signal to another thread":       {call("tgkill", self+1), deny},
 		"a signal to its group":            {call("kill", 0), deny},
 		"a signal with a wide pid":         {call("kill", self|1<<32), deny},
-		"another netlink socket":           {call("socket", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER), deny},
-		"limits read":                      {call("prlimit64", 0, unix.RLIMIT_NOFILE, 0), allow},
-		"limits set":                       {call("prlimit64", 0, unix.RLIMIT_NOFILE, 1<<40), deny},
-		"another ioctl":                    {call("ioctl", 0, unix.TCGETS), allow},
-		"a call of 32 bits":                {judge(t, x86, 3), deny},
-		"an x32 call":                      {judge(t, uint32(arch.X86_64.ID), info.SyscallNames["read"]|x32), ofX32},
+		"another netlink socket": {call("socket", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER),
+			deny},
+		"limits read":       {call("prlimit64", 0, unix.RLIMIT_NOFILE, 0), allow},
+		"limits set":        {call("prlimit64", 0, unix.RLIMIT_NOFILE, 1<<40), deny},
+		"another ioctl":     {call("ioctl", 0, unix.TCGETS), allow},
+		"a call of 32 bits": {judge(t, x86, 3), deny},
+		"an x32 call":       {judge(t, uint32(arch.X86_64.ID), info.SyscallNames["read"]|x32), ofX32},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: %#x, want %#x", what, got[0], got[1])
@@ -165,7 +166,8 @@ func TestAgentFilter(t *testing.T) {
 		"one as a node":             {call("mknodat", 0, 0, unix.S_IFREG|0o4755), deny},
 		"opening by a structure":    {call("openat2"), nosys},
 		"a call of 32 bits":         {judgeBy(t, instructions, x86, 3), deny},
-		"an x32 call":               {judgeBy(t, instructions, uint32(arch.X86_64.ID), info.SyscallNames["read"]|x32), ofX32},
+		"an x32 call": {judgeBy(t, instructions, uint32(arch.X86_64.ID), info.SyscallNames["read"]|x32),
+			ofX32},
 	} {
 		if got[0] != got[1] {
 			t.Errorf("%s: %#x, want %#x", what, got[0], got[1])

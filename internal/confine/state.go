@@ -157,14 +157,15 @@ func (c *Confined) ports() Layer {
 	}
 	err := bind(port)
 	if c.limits.AnyConnect && errors.Is(err, unix.EACCES) {
-		return Layer{Ports, false, fmt.Sprintf("It may connect to any TCP port, as its configuration has it; Landlock holds "+
-			"it to %d to listen on: port %d cannot be bound.", len(c.limits.Bind), port)}
+		return Layer{Ports, false,
+			fmt.Sprintf("It may connect to any TCP port, as its configuration has it; Landlock holds "+
+				"it to %d to listen on: port %d cannot be bound.", len(c.limits.Bind), port)}
 	}
 	return told(Ports, errors.Is(err, unix.EACCES),
 		fmt.Sprintf("Landlock holds it to %d TCP ports to listen on and %d to connect to: port %d cannot be bound.",
 			len(c.limits.Bind), len(c.limits.Connect), port),
-		fmt.Sprintf("It may listen on and connect to any TCP port; for ports Landlock needs ABI %d (Linux 6.7), and %s.",
-			portsABI, kernelHas(c.abi)))
+		fmt.Sprintf("It may listen on and connect to any TCP port; for ports Landlock needs ABI %d (Linux 6.7), and "+
+			"%s.", portsABI, kernelHas(c.abi)))
 }
 
 func bind(port int) error {

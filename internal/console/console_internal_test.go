@@ -20,7 +20,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/test/check"
@@ -299,7 +299,7 @@ func TestSlowForms(t *testing.T) {
 	check.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- daemon.Serve(ctx, l, a.Server, browserLimits, time.Second, a.Log) }()
+	go func() { served <- endpoint.Serve(ctx, l, a.Server, browserLimits, time.Second, a.Log) }()
 	t.Cleanup(func() {
 		cancel()
 		check.Must(t, <-served)
@@ -363,7 +363,7 @@ func TestLivePageStays(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		l := pipe{make(chan net.Conn), make(chan struct{})}
-		go func() { served <- daemon.Serve(ctx, l, a.Server, browserLimits, time.Second, a.Log) }()
+		go func() { served <- endpoint.Serve(ctx, l, a.Server, browserLimits, time.Second, a.Log) }()
 		browser, server := net.Pipe()
 		l.conns <- server
 		_, err := fmt.Fprintf(browser, "GET /live HTTP/1.1\r\nHost: %s\r\nCookie: %s\r\n\r\n", a.URL.Host, a.cookie)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 )
 
 // newsPeriod is the least time between two pieces of news for a page, which then asks for itself again.
@@ -38,7 +38,7 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	ctx, cancel := daemon.UntilEnding(r.Context())
+	ctx, cancel := endpoint.UntilEnding(r.Context())
 	defer cancel()
 	w.Header().Set("Content-Type", "text/event-stream")
 	to := http.NewResponseController(w)

@@ -16,7 +16,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/confine"
 	"github.com/actionproof/mediator/internal/files"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 )
@@ -30,7 +30,7 @@ type Login struct {
 const LoginPath = "/v1/login"
 
 // browserLimits bound the connections of browsers, so that slow strangers do not keep operators out.
-var browserLimits = daemon.Limits{Connections: 512, PerAddress: 128, Header: 10 * time.Second, Request: answerTime}
+var browserLimits = endpoint.Limits{Connections: 512, PerAddress: 128, Header: 10 * time.Second, Request: answerTime}
 
 // Run serves a console until ctx ends: at a loopback address, or at any one if its team has a TLS certificate. Its unix
 // socket, for its own user and root, gives out URLs that log in. It calls ready with the first one. reads are the
@@ -44,7 +44,7 @@ func (s *Server) Run(ctx context.Context, listen, socket string, reads []string,
 	for _, l := range browsers {
 		defer l.Close()
 	}
-	operators, err := daemon.Listen(config.Endpoint{Unix: socket}, nil, s.Log)
+	operators, err := endpoint.Listen(config.Endpoint{Unix: socket}, nil, s.Log)
 	if err != nil {
 		return err
 	}
@@ -61,9 +61,9 @@ func (s *Server) Run(ctx context.Context, listen, socket string, reads []string,
 		wire.Write(w, Login{s.LoginURL()}, nil)
 	})
 	ready(s.LoginURL())
-	group.Go(func() error { return daemon.Serve(ctx, operators, mux, daemon.Limits{}, time.Second, s.Log) })
+	group.Go(func() error { return endpoint.Serve(ctx, operators, mux, endpoint.Limits{}, time.Second, s.Log) })
 	for _, l := range browsers {
-		group.Go(func() error { return daemon.Serve(ctx, l, s, browserLimits, time.Second, s.Log) })
+		group.Go(func() error { return endpoint.Serve(ctx, l, s, browserLimits, time.Second, s.Log) })
 	}
 	return group.Wait()
 }
@@ -72,7 +72,7 @@ func (s *Server) listen(ctx context.Context, group *errgroup.Group, at string) (
 	if s.Team == nil || s.Team.TLSCertificate == "" {
 		return listenLoopback(at)
 	}
-	l, err := daemon.ListenTLS(ctx, group, at, s.Team.TLSCertificate, s.Team.TLSKey, s.Log)
+	l, err := endpoint.ListenTLS(ctx, group, at, s.Team.TLSCertificate, s.Team.TLSKey, s.Log)
 	if err != nil {
 		return nil, refusal.New("listen_failed", "%v", err)
 	}
@@ -122,7 +122,7 @@ func (s *Server) confined(socket string, reads []string) (confine.Limits, error)
 		if peer.TCP == "" {
 			continue
 		}
-		c, err := config.LoadClient(file)
+		c, err := config.Load[config.Client](file)
 		if err != nil {
 			return l, err
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/demo/agent"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/process/sidecar"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger/sqlite"
@@ -131,7 +131,7 @@ func listen(dir, address string) (net.Listener, error) {
 }
 
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	return daemon.Serve(ctx, l, h, daemon.Limits{}, time.Second, zap.NewNop())
+	return endpoint.Serve(ctx, l, h, endpoint.Limits{}, time.Second, zap.NewNop())
 }
 
 // ServeModel serves the agent's model without a credential until ctx ends. It calls ready with its address.

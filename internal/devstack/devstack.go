@@ -26,6 +26,7 @@ import (
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/signer"
 )
@@ -237,7 +238,7 @@ func (s *Stack) CertifyManifest(ctx context.Context, manifest *policy.Manifest) 
 // Reload plays the security team after edits: it pins and certifies the files, then reloads the processes, the control
 // plane first. It stops at the first refusal.
 func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
-	if _, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile)); err != nil {
+	if _, err := config.Load[config.Sidecar](filepath.Join(s.Dir, SidecarFile)); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
 	manifest, err := s.PinHashes()
@@ -305,8 +306,8 @@ func (s *Stack) WaitFor(ctx context.Context, p *Process, path string) error {
 		case <-p.Done:
 			return s.ExitError(p)
 		case <-ctx.Done():
-			return fmt.Errorf("mediator %s did not get ready in %s: %w\n%s", p.Name, time.Since(began).Round(time.Second), err,
-				s.endOfLog(p))
+			return fmt.Errorf("mediator %s did not get ready in %s: %w\n%s", p.Name,
+				time.Since(began).Round(time.Second), err, s.endOfLog(p))
 		case <-tick.C:
 		}
 	}
@@ -378,7 +379,7 @@ func (s *Stack) Stop() {
 
 // Serve answers requests to reload until ctx ends or a process ends by itself.
 func (s *Stack) Serve(ctx context.Context) error {
-	l, err := daemon.Listen(config.Endpoint{Unix: s.Socket("dev")}, nil, zap.NewNop())
+	l, err := endpoint.Listen(config.Endpoint{Unix: s.Socket("dev")}, nil, zap.NewNop())
 	if err != nil {
 		return err
 	}
@@ -387,7 +388,7 @@ func (s *Stack) Serve(ctx context.Context) error {
 	mux := http.NewServeMux()
 	r.Handle(mux, func(context.Context) error { return nil })
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return daemon.Serve(ctx, l, mux, daemon.Limits{}, time.Second, zap.NewNop()) })
+	group.Go(func() error { return endpoint.Serve(ctx, l, mux, endpoint.Limits{}, time.Second, zap.NewNop()) })
 	group.Go(func() error { return s.Wait(ctx) })
 	return group.Wait()
 }

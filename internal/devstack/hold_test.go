@@ -18,7 +18,8 @@ func TestHold(t *testing.T) {
 		check.Must(t, err)
 		_, err = devstack.Hold(dir)
 		check.WantCode(t, err, "listen_failed")
-		if want := fmt.Sprintf("process %d runs in %s already", os.Getpid(), dir); !strings.Contains(err.Error(), want) {
+		if want := fmt.Sprintf("process %d runs in %s already", os.Getpid(), dir); !strings.Contains(err.Error(),
+			want) {
 			t.Errorf("%q does not say %q", err, want)
 		}
 		release()

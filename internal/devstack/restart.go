@@ -54,7 +54,8 @@ func (s *Stack) keepEarlier(now time.Time, names []string) error {
 			return err
 		}
 	}
-	if err := os.Rename(incomplete, filepath.Join(earlier, now.UTC().Format("20060102T150405.000000000Z"))); err != nil {
+	if err := os.Rename(incomplete,
+		filepath.Join(earlier, now.UTC().Format("20060102T150405.000000000Z"))); err != nil {
 		return err
 	}
 	folders, err := filepath.Glob(filepath.Join(earlier, "*Z"))
@@ -77,7 +78,7 @@ const caLifetime, caRenewal = 30 * 24 * time.Hour, 7 * 24 * time.Hour
 // keepCA makes the interception CA in the stack's folder, unless a CA there covers every host of the rules: clients go
 // on trusting it after a restart.
 func (s *Stack) keepCA(now time.Time) error {
-	c, err := config.LoadSidecar(filepath.Join(s.Dir, SidecarFile))
+	c, err := config.Load[config.Sidecar](filepath.Join(s.Dir, SidecarFile))
 	if err != nil {
 		return err
 	}

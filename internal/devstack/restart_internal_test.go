@@ -48,7 +48,8 @@ func TestKeepCA(t *testing.T) {
 		"with a key others read": {0, func(t *testing.T, s *Stack) {
 			check.Must(t, os.Chmod(filepath.Join(s.Dir, CAFolder, "ca-key.pem"), 0o644))
 		}, true, "others may read it"},
-		"with a folder of another": {0, func(t *testing.T, s *Stack) { s.edit(t, "{dir: ca,", "{dir: mine,") }, true, ""},
+		"with a folder of another": {0, func(t *testing.T, s *Stack) { s.edit(t, "{dir: ca,", "{dir: mine,") }, true,
+			""},
 		"with another host": {0, func(t *testing.T, s *Stack) {
 			s.edit(t, "https://api.openai.com/", "https://other.example/")
 		}, true, ""},
@@ -58,10 +59,12 @@ func TestKeepCA(t *testing.T) {
 		"constrained": {0, constrain("", ""), true, ""},
 		"constrained, with another host": {0, constrain("https://api.openai.com/", "https://other.example/"), false,
 			""},
-		"constrained, with a permitted host": {0, constrain("https://api.openai.com/", "https://eu.later.example/"), true,
+		"constrained, with a permitted host": {0, constrain("https://api.openai.com/", "https://eu.later.example/"),
+			true, ""},
+		"constrained, with a permitted address": {0, constrain("https://api.openai.com/", "https://192.0.2.7/"), true,
 			""},
-		"constrained, with a permitted address": {0, constrain("https://api.openai.com/", "https://192.0.2.7/"), true, ""},
-		"constrained, with another permission":  {0, constrain("later.example", "later.example, more.example"), false, ""},
+		"constrained, with another permission": {0, constrain("later.example", "later.example, more.example"), false,
+			""},
 		"constrained no more": {0, constrain("permit: [later.example, 192.0.2.7]", "unconstrained: true"),
 			false, ""},
 	} {

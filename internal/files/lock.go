@@ -17,8 +17,8 @@ func Writable(path string) error {
 	for _, name := range []string{filepath.Dir(path), path} {
 		err := unix.Faccessat(unix.AT_FDCWD, name, unix.W_OK, unix.AT_EACCESS)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s cannot be written by user %d, who runs this process (%w): make that user its owner, with "+
-				"write permission, on a file system that is mounted for writing", name, os.Geteuid(), err)
+			return fmt.Errorf("%s cannot be written by user %d, who runs this process (%w): make that user its owner, "+
+				"with write permission, on a file system that is mounted for writing", name, os.Geteuid(), err)
 		}
 	}
 	return nil

@@ -38,12 +38,14 @@ func TestWatch(t *testing.T) {
 			},
 			change: func(dir string) error {
 				in := func(name string) string { return filepath.Join(dir, "a/b", name) }
-				return errors.Join(os.Symlink(filepath.Join(dir, "other/b"), in("..next")), os.Rename(in("..next"), in("..data")))
+				return errors.Join(os.Symlink(filepath.Join(dir, "other/b"), in("..next")),
+					os.Rename(in("..next"), in("..data")))
 			},
 		},
 		"behind a link": {
 			lay: func(dir string) error {
-				return errors.Join(os.RemoveAll(filepath.Join(dir, "a")), os.Symlink("other/../other", filepath.Join(dir, "a")))
+				return errors.Join(os.RemoveAll(filepath.Join(dir, "a")),
+					os.Symlink("other/../other", filepath.Join(dir, "a")))
 			},
 			change: func(dir string) error {
 				return Replace(filepath.Join(dir, "other/b/file"), []byte("new"), 0o600)

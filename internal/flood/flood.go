@@ -126,7 +126,8 @@ func (k *kinds) quota(line zapcore.Entry, fields []zapcore.Field) *Quota {
 	q, ok := k.quotas[of]
 	if !ok {
 		q = NewQuota(Lines, func(n int) {
-			k.log.Log(of.level, "more lines of this kind were left out", zap.Int("lines", n), zap.String("line", of.message),
+			k.log.Log(of.level, "more lines of this kind were left out", zap.Int("lines", n),
+				zap.String("line", of.message),
 				zap.String("code", of.code), zap.String("reason", of.reason), zap.String("source", of.source))
 		})
 		k.quotas[of] = q

@@ -97,8 +97,8 @@ func TestLogger(t *testing.T) {
 			said = append(said, fmt.Sprint(line.Level, f["line"], f["code"], f["reason"], f["source"], f["lines"]))
 		}
 		slices.Sort(said)
-		if want := []string{"infoknown990", "warnrefuseda990", "warnrefusedb990", "warnrefusedrs990"}; !slices.Equal(said,
-			want) {
+		if want := []string{"infoknown990", "warnrefuseda990", "warnrefusedb990",
+			"warnrefusedrs990"}; !slices.Equal(said, want) {
 			t.Errorf("the end of the window says %q", said)
 		}
 		log.Info("known")

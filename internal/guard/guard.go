@@ -50,7 +50,8 @@ func (o *Options) check() error {
 		return errors.New("guard: the proxy's port is missing")
 	}
 	if (o.Transparent == 0) != (len(o.Redirect) == 0) {
-		return errors.New("guard: redirected ports need a transparent listener, and a transparent listener redirected ports")
+		return errors.New("guard: redirected ports need a transparent listener, and a transparent listener " +
+			"redirected ports")
 	}
 	for _, r := range o.Loopback {
 		if r.First == 0 || r.Last < r.First {
@@ -92,7 +93,8 @@ const (
 
 // counters are the counters of the first table, in the order of display.
 var counters = []string{
-	CountSpoofed, CountOptions, CountIPv6, CountAdmin, CountLoopback, CountDNS, CountQUIC, CountUDP, CountTCP, CountICMP,
+	CountSpoofed, CountOptions, CountIPv6, CountAdmin, CountLoopback, CountDNS, CountQUIC, CountUDP, CountTCP,
+	CountICMP,
 	CountProtocol, CountKernel, CountForward, CountInbound, CountProbe,
 }
 

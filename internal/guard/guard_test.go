@@ -37,7 +37,8 @@ func command(t *testing.T, stdin string, args ...string) string {
 
 func everything() Options {
 	return Options{
-		UIDs: []uint32{10001, 10002}, Proxy: 8181, Transparent: 8183, Redirect: []uint16{443, 80}, Admin: []uint16{9090},
+		UIDs: []uint32{10001, 10002}, Proxy: 8181, Transparent: 8183, Redirect: []uint16{443, 80},
+		Admin:    []uint16{9090},
 		Loopback: []PortRange{{3000, 3000}, {8000, 9999}}, Resolvers: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
 		Inbound: []uint16{8282}, Devices: []string{"eth0", "eth1"},
 	}
@@ -80,9 +81,10 @@ func TestChangedRulesAreFound(t *testing.T) {
 		"no device table": {"delete table netdev mediator", "the table netdev mediator is missing"},
 		"a rule more":     {"insert rule inet mediator leaving accept", "the chain leaving has"},
 		"no rules":        {"flush chain inet mediator others", "the chain others has 0 rules"},
-		"another policy":  {"add chain inet mediator leaving { policy accept; }", "the chain leaving is not hooked in where"},
-		"another chain":   {"add chain inet mediator more", "has 6 chains, and should have 5"},
-		"dormant":         {"add table inet mediator { flags dormant; }", "is dormant"},
+		"another policy": {"add chain inet mediator leaving { policy accept; }",
+			"the chain leaving is not hooked in where"},
+		"another chain": {"add chain inet mediator more", "has 6 chains, and should have 5"},
+		"dormant":       {"add table inet mediator { flags dormant; }", "is dormant"},
 		"another rule": {"replace rule inet mediator leaving handle HANDLE accept",
 			`rule 1 of the chain leaving is not "ip daddr 192.0.2.1`},
 		"another port": {
@@ -91,8 +93,8 @@ func TestChangedRulesAreFound(t *testing.T) {
 		"another user": {"replace rule netdev mediator device0 handle HANDLE meta skuid 20000 accept",
 			"rule 1 of the chain device0 is not"},
 		"another hook": {
-			"delete chain inet mediator passing; add chain inet mediator passing { type filter hook forward priority 7; " +
-				"policy drop; }; add rule inet mediator passing counter name refused_forward",
+			"delete chain inet mediator passing; add chain inet mediator passing { type filter hook forward priority " +
+				"7; policy drop; }; add rule inet mediator passing counter name refused_forward",
 			"the chain passing is not hooked in where"},
 		"one chain gone": {
 			"add chain inet mediator more; flush chain inet mediator passing; delete chain inet mediator passing",
@@ -135,14 +137,15 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"no user":                {func(o *Options) { o.UIDs = nil }, "no user may connect out"},
-		"root":                   {func(o *Options) { o.UIDs = []uint32{10001, 0} }, "root cannot be told apart"},
-		"no proxy":               {func(o *Options) { o.Proxy = 0 }, "the proxy's port is missing"},
-		"nothing to lead to":     {func(o *Options) { o.Transparent = 0 }, "need a transparent listener"},
-		"nothing to lead":        {func(o *Options) { o.Redirect = nil }, "a transparent listener redirected ports"},
-		"a range from zero":      {func(o *Options) { o.Loopback = []PortRange{{0, 5}} }, "not a range of ports"},
-		"a range backwards":      {func(o *Options) { o.Loopback = []PortRange{{5, 4}} }, "not a range of ports"},
-		"a resolver over IPv6":   {func(o *Options) { o.Resolvers = []netip.Addr{netip.IPv6Loopback()} }, "is not IPv4"},
+		"no user":            {func(o *Options) { o.UIDs = nil }, "no user may connect out"},
+		"root":               {func(o *Options) { o.UIDs = []uint32{10001, 0} }, "root cannot be told apart"},
+		"no proxy":           {func(o *Options) { o.Proxy = 0 }, "the proxy's port is missing"},
+		"nothing to lead to": {func(o *Options) { o.Transparent = 0 }, "need a transparent listener"},
+		"nothing to lead":    {func(o *Options) { o.Redirect = nil }, "a transparent listener redirected ports"},
+		"a range from zero":  {func(o *Options) { o.Loopback = []PortRange{{0, 5}} }, "not a range of ports"},
+		"a range backwards":  {func(o *Options) { o.Loopback = []PortRange{{5, 4}} }, "not a range of ports"},
+		"a resolver over IPv6": {func(o *Options) { o.Resolvers = []netip.Addr{netip.IPv6Loopback()} },
+			"is not IPv4"},
 		"no resolver":            {func(o *Options) { o.Resolvers = []netip.Addr{{}} }, "is not IPv4"},
 		"the loopback device":    {func(o *Options) { o.Devices = []string{"lo"} }, "not a network device"},
 		"a device without name":  {func(o *Options) { o.Devices = []string{""} }, "not a network device"},

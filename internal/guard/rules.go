@@ -64,7 +64,8 @@ func (o *Options) leaving() chain {
 		c.add(rule{uid(id), setMark(), accept()})
 	}
 	c.add(
-		rule{notUID(o.UIDs[0]), goTo("others")}, // before the mark: sockets of others must not use the mediator's connections
+		// before the mark: sockets of others must not use the mediator's connections
+		rule{notUID(o.UIDs[0]), goTo("others")},
 		rule{marked(), accept()},
 		rule{leavesByLoopback(), accept()},
 		rule{toLoopback4(), accept()},
@@ -101,7 +102,8 @@ func (o *Options) others() chain {
 	}
 	for _, r := range o.Loopback {
 		for _, to := range []statement{toLoopback4(), toLoopback6()} {
-			add(rule{to, ports("tcp", unix.IPPROTO_TCP, r), accept()}, rule{to, ports("udp", unix.IPPROTO_UDP, r), accept()})
+			add(rule{to, ports("tcp", unix.IPPROTO_TCP, r), accept()}, rule{to, ports("udp", unix.IPPROTO_UDP, r),
+				accept()})
 		}
 	}
 	refused := func(counter string, match ...statement) {

@@ -225,10 +225,14 @@ func TestRotation(t *testing.T) {
 	}
 	eventually(taken(2))
 	for n, dir := range dirs {
-		certificate, key := second.Certify(t, func(c *x509.Certificate) { c.NotAfter = c.NotAfter.Add(time.Hour) }, ids[n])
+		certificate, key := second.Certify(t, func(c *x509.Certificate) { c.NotAfter = c.NotAfter.Add(time.Hour) },
+			ids[n])
 		tlstest.Replace(t, filepath.Join(dir, "bundle.pem"), append(certificate, key...))
 	}
-	eventually(func() bool { return time.Until(both[0].Until()) > time.Hour && time.Until(both[1].Until()) > time.Hour })
+	eventually(func() bool {
+		return time.Until(both[0].Until()) > time.Hour &&
+			time.Until(both[1].Until()) > time.Hour
+	})
 	for _, dir := range dirs {
 		tlstest.Replace(t, filepath.Join(dir, "authorities.pem"), second.PEM())
 	}

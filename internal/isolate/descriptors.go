@@ -21,7 +21,8 @@ func CloseOnExec() error {
 			continue
 		}
 		// EBADF: ReadDir has closed its own descriptor.
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil && !errors.Is(err, unix.EBADF) {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC); err != nil &&
+			!errors.Is(err, unix.EBADF) {
 			return err
 		}
 	}

@@ -74,7 +74,8 @@ func cover(paths []string, bound []kept) error {
 		return err
 	}
 	for _, path := range paths {
-		if slices.Contains(devices, path) { // the agent has it: in a rootless container each device is a mount of its own
+		// the agent has it: in a rootless container each device is a mount of its own
+		if slices.Contains(devices, path) {
 			continue
 		}
 		if isHidden(path) && !slices.ContainsFunc(bound, func(k kept) bool { return below(path, k.path) }) {

@@ -124,8 +124,9 @@ func (s *setup) apply() (begin start, n network, err error) {
 	}
 	for _, path := range []string{begin.program, begin.dir} {
 		if slices.ContainsFunc(again, func(dir string) bool { return below(path, dir) }) {
-			return start{}, network{}, &AgentError{path + " is in a folder that shows this machine's processes, sockets or " +
-				"temporary files, which an agent cannot see: start mediator run with another one"}
+			return start{}, network{},
+				&AgentError{path + " is in a folder that shows this machine's processes, sockets or " +
+					"temporary files, which an agent cannot see: start mediator run with another one"}
 		}
 	}
 	if err := hide(all, again, closedAbove(begin.dir), s.Bounds.TempMiB); err != nil {
@@ -171,7 +172,8 @@ func (s *setup) keepAll() ([]kept, start, error) {
 	case err == nil && !isKernels(s.Dir):
 		all, begin.dir = append(all, k), s.Dir
 	default:
-		fmt.Fprintf(os.Stderr, "mediator: the agent's user cannot enter %s; the agent starts in its own %s\n", s.Dir, Home)
+		fmt.Fprintf(os.Stderr, "mediator: the agent's user cannot enter %s; the agent starts in its own %s\n", s.Dir,
+			Home)
 	}
 	for _, name := range devices {
 		k, err := resolve(name)
@@ -206,7 +208,8 @@ func (s *setup) program() (kept, error) {
 
 func (b Bounds) restrict() error {
 	if err := boundNamespaces(); err != nil { // a security module can deny only this; the run is still isolated
-		fmt.Fprintf(os.Stderr, "mediator: the agent can use up this machine's namespaces and watches of files: %v\n", err)
+		fmt.Fprintf(os.Stderr, "mediator: the agent can use up this machine's namespaces and watches of files: %v\n",
+			err)
 	}
 	processes := func(uint64) uint64 { return uint64(b.Processes) } //nolint:gosec // a positive number
 	return errors.Join(lower(unix.RLIMIT_NPROC, processes),

@@ -179,15 +179,15 @@ func (e *UnavailableError) Error() string { return e.Cause }
 func startCause(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return unavailable("new user namespaces are not permitted here (EPERM): by the container's seccomp profile, by a " +
-			"security module, or because the users of this container are too few")
+		return unavailable("new user namespaces are not permitted here (EPERM): by the container's seccomp profile, " +
+			"by a security module, or because the users of this container are too few")
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		if none := forbiddenKind(); none != "" {
 			return unavailable("this machine allows no such namespaces: see sysctl user.%s", none)
 		}
 		// Not an UnavailableError: an agent that takes all namespaces must not make the next run start without them.
-		return errors.New("all namespaces that the machine allows are in use: end what has made them, or raise sysctl " +
-			"user.max_user_namespaces and its like")
+		return errors.New("all namespaces that the machine allows are in use: end what has made them, or raise " +
+			"sysctl user.max_user_namespaces and its like")
 	case errors.Is(err, unix.EACCES):
 		return unavailable("the agent's user cannot execute the mediator's own program")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):

@@ -45,8 +45,8 @@ func start(t *testing.T, change func(*isolate.Options)) (*isolate.Place, *bytes.
 	t.Helper()
 	full.Only(t, "root")
 	var out bytes.Buffer
-	o := isolate.Options{Users: isolate.Users{Own: true}, Program: "/bin/sh", Bounds: isolate.DefaultBounds, Stdout: &out,
-		Stderr: &out}
+	o := isolate.Options{Users: isolate.Users{Own: true}, Program: "/bin/sh", Bounds: isolate.DefaultBounds,
+		Stdout: &out, Stderr: &out}
 	if change != nil {
 		change(&o)
 	}
@@ -127,14 +127,18 @@ func TestPlace(t *testing.T) {
 		{"a user that it shares", func(o *isolate.Options) {
 			o.Users = isolate.Users{UID: 60570, GID: 60570}
 		}, `id -u; id -G`, "60570\n60570\n", 0},
-		{"no privileges", nil, `grep -c -e 'Cap[A-Z][a-z]*:.*[1-9a-f]' /proc/self/status; grep NoNewPrivs /proc/self/status`,
+		{"no privileges", nil,
+			`grep -c -e 'Cap[A-Z][a-z]*:.*[1-9a-f]' /proc/self/status; grep NoNewPrivs /proc/self/status`,
 			"0\nNoNewPrivs:\t1\n", 0},
-		{"no privileges of the user that it shares", func(o *isolate.Options) { o.Users = isolate.Users{UID: 0, GID: 0} },
+		{"no privileges of the user that it shares",
+			func(o *isolate.Options) { o.Users = isolate.Users{UID: 0, GID: 0} },
 			`grep -c -e 'Cap[A-Z][a-z]*:.*[1-9a-f]' /proc/self/status; mount -t tmpfs x /tmp 2>/dev/null || echo refused`,
 			"0\nrefused\n", 0},
 		{"its processes", nil, `set -- /proc/[0-9]*; echo $#; kill -0 1 2>/dev/null || echo not 1`, "2\nnot 1\n", 0},
-		{"its network", nil, `cat /proc/net/dev | tail -n +3 | cut -d: -f1; cat /proc/net/route | wc -l`, "    lo\n1\n", 0},
-		{"its terminals", nil, `ls /dev/pts; script -qc 'test -t 0 && echo terminal' /dev/null`, "ptmx\nterminal\r\n", 0},
+		{"its network", nil, `cat /proc/net/dev | tail -n +3 | cut -d: -f1; cat /proc/net/route | wc -l`, "    lo\n1\n",
+			0},
+		{"its terminals", nil, `ls /dev/pts; script -qc 'test -t 0 && echo terminal' /dev/null`, "ptmx\nterminal\r\n",
+			0},
 		{"its devices", nil, `ls /dev | tr '\n' ' '; echo x >/dev/null; head -c 3 /dev/zero | wc -c`,
 			"fd full null ptmx pts random shm stderr stdin stdout tty urandom zero 3\n", 0},
 		{"what it cannot undo", nil,
@@ -150,7 +154,8 @@ n=0; for d in /proc/[0-9]*; do n=$((n+1)); done; test $n -gt 20 && test $n -le 3
 		{"how many namespaces with a user that it shares", func(o *isolate.Options) {
 			o.Users = isolate.Users{UID: 60570, GID: 60570}
 		}, `/usr/bin/python3 -c "$0"`, "none after 256\n", 0},
-		{"how many namespaces in a namespace of its own", nil, `unshare -Ur /usr/bin/python3 -c "$0"`, "none after 255\n", 0},
+		{"how many namespaces in a namespace of its own", nil, `unshare -Ur /usr/bin/python3 -c "$0"`,
+			"none after 255\n", 0},
 		{"how many instances of inotify it may have", nil, `/usr/bin/python3 -c 'import ctypes
 libc = ctypes.CDLL(None)
 print(sum(libc.inotify_init() >= 0 for i in range(100)))'`, "32\n", 0},
@@ -340,7 +345,8 @@ func TestOwnUsers(t *testing.T) {
 		return
 	}
 	process := exec.Command("sleep", "1000")
-	process.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{first + taken*size + 7}},
+	process.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{first + taken*size +
+		7}},
 		Pdeathsig: syscall.SIGKILL}
 	check.Must(t, process.Start())
 	defer func() { _ = process.Process.Kill(); _ = process.Wait() }()
@@ -483,7 +489,8 @@ func TestClosedFolder(t *testing.T) {
 	work := filepath.Join(dir, "a", "work")
 	check.Must(t, errors.Join(os.MkdirAll(work, 0o755), os.WriteFile(filepath.Join(dir, "secret"), nil, 0o644),
 		os.WriteFile(filepath.Join(work, "private"), nil, 0o600), os.Mkdir(filepath.Join(work, "open"), 0),
-		os.Chmod(filepath.Join(work, "open"), 0o777), os.Symlink(filepath.Join(dir, "secret"), filepath.Join(work, "link"))))
+		os.Chmod(filepath.Join(work, "open"), 0o777),
+		os.Symlink(filepath.Join(dir, "secret"), filepath.Join(work, "link"))))
 	t.Chdir(work)
 	_, out, err := run(t, nil, "sh", "-c", `pwd; ls; ls $0 ..; echo x > $0/a/work/open/new
 cat private link 2>&1 | grep -c -e 'Permission denied' -e 'No such file'

@@ -75,7 +75,8 @@ func keep(name, at string) (kept, error) {
 // only dir of it.
 func closedAbove(dir string) string {
 	for i, c := range dir {
-		if c == '/' && i > 0 && errors.Is(unix.Faccessat(unix.AT_FDCWD, dir[:i], unix.X_OK, unix.AT_EACCESS), unix.EACCES) {
+		if c == '/' && i > 0 && errors.Is(unix.Faccessat(unix.AT_FDCWD, dir[:i], unix.X_OK, unix.AT_EACCESS),
+			unix.EACCES) {
 			return dir[:i]
 		}
 	}

@@ -41,8 +41,9 @@ func makeNetwork() (n network, err error) {
 	err = errors.Join(routeToLoopback(unix.AF_INET, net.IPv4(127, 0, 0, 1).To4()),
 		guard.RunRules(listenPort, resolverPort).Install())
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "mediator: the agent needs clients that follow the proxy variables, because this kernel "+
-			"redirects no connections: %v\n", err)
+		fmt.Fprintf(os.Stderr,
+			"mediator: the agent needs clients that follow the proxy variables, because this kernel redirects no "+
+				"connections: %v\n", err)
 		return n, nil
 	}
 	_ = routeToLoopback(unix.AF_INET6, net.IPv6loopback) // without IPv6, a client gets an error at once

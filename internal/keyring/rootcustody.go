@@ -25,7 +25,7 @@ func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ..
 	if filepath.Ext(path) != ".yaml" {
 		return readRootKey(path)
 	}
-	c, err := config.LoadRootKey(path)
+	c, err := config.Load[config.RootKey](path)
 	if err != nil {
 		return RootKey{}, err
 	}

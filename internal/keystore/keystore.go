@@ -75,7 +75,8 @@ func openToken(c *secrets.PKCS11) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := pkcs11.Open(pkcs11.Options{Module: c.Module, Token: c.Token, PIN: pin, Hardware: c.Hardware, Now: time.Now})
+	t, err := pkcs11.Open(pkcs11.Options{Module: c.Module, Token: c.Token, PIN: pin, Hardware: c.Hardware,
+		Now: time.Now})
 	if err != nil {
 		return nil, err
 	}
@@ -162,8 +163,9 @@ func login(all secrets.VaultAuth, role string) vault.Auth {
 	switch a := all.For(role); {
 	case a.AppRole != nil:
 		return &vault.AppRole{
-			Mount: a.AppRole.Mount, Role: a.AppRole.Role, RoleIDFile: a.AppRole.RoleIDFile, SecretIDFile: a.AppRole.SecretIDFile,
-			Wrapped: !a.AppRole.Unwrapped, Roles: names(func(role string) string { return all.For(role).AppRole.Role }),
+			Mount: a.AppRole.Mount, Role: a.AppRole.Role, RoleIDFile: a.AppRole.RoleIDFile,
+			SecretIDFile: a.AppRole.SecretIDFile,
+			Wrapped:      !a.AppRole.Unwrapped, Roles: names(func(role string) string { return all.For(role).AppRole.Role }),
 		}
 	case a.Kubernetes != nil:
 		return &vault.Kubernetes{Mount: a.Kubernetes.Mount, Role: a.Kubernetes.Role, JWTFile: a.Kubernetes.TokenFile,

@@ -165,6 +165,6 @@ const manager = "mediator-registrar"
 
 // apply makes or changes an object so that it has these fields (server-side apply).
 func (c *Client) apply(ctx context.Context, path string, object any) error {
-	return c.do(ctx, http.MethodPatch, path, url.Values{"fieldManager": {manager}, "force": {"true"}}, applyType, object,
-		nil)
+	return c.do(ctx, http.MethodPatch, path, url.Values{"fieldManager": {manager}, "force": {"true"}}, applyType,
+		object, nil)
 }

@@ -25,7 +25,8 @@ func serve(t *testing.T, h http.HandlerFunc) (*kube.Client, string) {
 	s := httptest.NewTLSServer(h)
 	t.Cleanup(s.Close)
 	ca, token := filepath.Join(t.TempDir(), "ca"), filepath.Join(t.TempDir(), "token")
-	check.Must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600),
+	check.Must(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
+		0o600),
 		os.WriteFile(token, []byte("first"), 0o600))
 	c, err := kube.New(kube.Options{Server: s.URL, CAFile: ca, TokenFile: token})
 	check.Must(t, err)

@@ -225,7 +225,8 @@ func (c *Client) Warn(ctx context.Context, pod Meta, reason, message string, at 
 	name := cmp.Or(pod.Name, "pod")
 	return c.do(ctx, http.MethodPost, "/api/v1/namespaces/"+pod.Namespace+"/events", nil, jsonType, map[string]any{
 		"apiVersion": "v1", "kind": "Event",
-		"metadata": Meta{GenerateName: strings.TrimRight(name[:min(len(name), 50)], "-.") + ".", Namespace: pod.Namespace},
+		"metadata": Meta{GenerateName: strings.TrimRight(name[:min(len(name), 50)], "-.") + ".",
+			Namespace: pod.Namespace},
 		"involvedObject": map[string]string{"apiVersion": "v1", "kind": "Pod", "namespace": pod.Namespace,
 			"name": pod.Name, "uid": pod.UID},
 		"type": "Warning", "reason": reason, "message": message[:min(len(message), 1000)], "count": 1,

@@ -7,8 +7,8 @@ import (
 )
 
 func TestEnvironment(t *testing.T) {
-	for _, kv := range []string{"PATH=/bin", "LC_ALL=C", "AWS_SECRET_ACCESS_KEY=secret", "SSH_AUTH_SOCK=/run/agent.sock",
-		"HOME=/root", "USER=root", "http_proxy=http://before", "NO_PROXY=*"} {
+	for _, kv := range []string{"PATH=/bin", "LC_ALL=C", "AWS_SECRET_ACCESS_KEY=secret",
+		"SSH_AUTH_SOCK=/run/agent.sock", "HOME=/root", "USER=root", "http_proxy=http://before", "NO_PROXY=*"} {
 		name, value, _ := strings.Cut(kv, "=")
 		t.Setenv(name, value)
 	}

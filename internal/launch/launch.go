@@ -153,10 +153,11 @@ func (o Options) place(ctx context.Context, program string, ask *admin.SessionRe
 		return nil, nil, notStarted(err)
 	case o.Learn:
 		return nil, nil, refusal.New("isolation_unavailable",
-			"a learning session needs an isolated agent, because any other agent could post without the mediator: %v", err)
-	case o.RequireIsolation, !errors.As(err, &unavailable):
-		return nil, nil, refusal.New("isolation_unavailable", "the agent cannot be isolated (its event still waits): %v",
+			"a learning session needs an isolated agent, because any other agent could post without the mediator: %v",
 			err)
+	case o.RequireIsolation, !errors.As(err, &unavailable):
+		return nil, nil, refusal.New("isolation_unavailable",
+			"the agent cannot be isolated (its event still waits): %v", err)
 	}
 	o.warn("the agent is not isolated, so who can reach its run is only declared: %v", err)
 	return &shared{Options: o, ctx: ctx, program: program, dir: dir}, nil, nil
@@ -194,8 +195,8 @@ func (o Options) tellGroups() {
 	}
 	groups = slices.DeleteFunc(groups, func(g int) bool { return g == os.Getegid() })
 	if len(groups) > 0 {
-		o.warn("the agent keeps this user's groups %v, and reaches what they reach; start it as root, or as a user without "+
-			"them", groups)
+		o.warn("the agent keeps this user's groups %v, and reaches what they reach; start it as root, or as a user "+
+			"without them", groups)
 	}
 }
 

@@ -44,8 +44,8 @@ func tree(t *testing.T, modes map[string]os.FileMode) string {
 
 func TestFind(t *testing.T) {
 	dir := tree(t,
-		map[string]os.FileMode{"a/": 0o755, "a/p": 0o755, "b/": 0o755, "b/p": 0o700, "b/text": 0o644, "b/folder/": 0o755,
-			"c/": 0o755, "c/q": 0o755})
+		map[string]os.FileMode{"a/": 0o755, "a/p": 0o755, "b/": 0o755, "b/p": 0o700, "b/text": 0o644,
+			"b/folder/": 0o755, "c/": 0o755, "c/q": 0o755})
 	t.Chdir(dir)
 	for _, tt := range []struct{ path, name, want, fails string }{
 		{"D/a:D/b", "p", "D/a/p", ""},

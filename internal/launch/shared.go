@@ -23,8 +23,8 @@ func (p *shared) close() {}
 func (p *shared) run(s admin.Session, env []string) error {
 	uid := p.user(s)
 	if uid < 0 {
-		p.warn("the agent runs as this user and can reach what this user can, the mediator's sockets included; start it as " +
-			"root, or as a user of its own")
+		p.warn("the agent runs as this user and can reach what this user can, the mediator's sockets included; start " +
+			"it as root, or as a user of its own")
 	}
 	home, err := os.MkdirTemp("", "mediator-run-")
 	if err != nil {

@@ -211,8 +211,8 @@ func TestLearnBack(t *testing.T) {
 		a, errA := want.Judge(r)
 		b, errB := got.Judge(r)
 		if (errA == nil) != (errB == nil) || a.Post != b.Post {
-			t.Errorf("%s %s://%s%s %+v %+v: known %+v %v, learnt %+v %v", r.Method, r.Scheme, r.Host, r.Path, r.MCP, r.GraphQL,
-				a, errA, b, errB)
+			t.Errorf("%s %s://%s%s %+v %+v: known %+v %v, learnt %+v %v", r.Method, r.Scheme, r.Host, r.Path, r.MCP,
+				r.GraphQL, a, errA, b, errB)
 		}
 		return errA == nil
 	}
@@ -231,8 +231,9 @@ func TestLearnBack(t *testing.T) {
 			counts["refused"]++
 		}
 	}
-	t.Logf("%d calls in 200 sessions, %d proposals; 20000 new calls of the same forms allowed; of 20000 changed ones %d "+
-		"allowed and %d refused, as by the known rules", len(recorded), len(proposals), counts["allowed"], counts["refused"])
+	t.Logf("%d calls in 200 sessions, %d proposals; 20000 new calls of the same forms allowed; of 20000 changed ones "+
+		"%d allowed and %d refused, as by the known rules", len(recorded), len(proposals), counts["allowed"],
+		counts["refused"])
 }
 
 // TestTemplates tells ids from names.
@@ -317,10 +318,12 @@ func TestWidths(t *testing.T) {
 // TestCarried proposes rules that allow what calls carry, and nothing of it to other paths.
 func TestCarried(t *testing.T) {
 	record := func(method, path, carries string) ledger.Record {
-		return ledger.Record{Session: "s", Scheme: "https", Host: "a.test:443", Method: method, Path: path, Carries: carries}
+		return ledger.Record{Session: "s", Scheme: "https", Host: "a.test:443", Method: method, Path: path,
+			Carries: carries}
 	}
 	calls := learn.New(judge(rulesOf(t, []byte("{}"))))
-	for _, r := range []ledger.Record{record("GET", "/rooms/12345", ledger.WebSocket), record("GET", "/rooms/67890", ""),
+	for _, r := range []ledger.Record{record("GET", "/rooms/12345", ledger.WebSocket),
+		record("GET", "/rooms/67890", ""),
 		record("POST", "/files", "multipart/form-data"), record("POST", "/notes", "")} {
 		calls.Add(r)
 	}
@@ -328,8 +331,8 @@ func TestCarried(t *testing.T) {
 	var got []string
 	for _, p := range proposals {
 		for _, r := range append(p.Narrow, p.Wide...) {
-			got = append(got, strings.TrimSpace(fmt.Sprintf("%s %t %t %s", strings.TrimPrefix(r.Match.URL, "https://a.test"),
-				p.WebSocket, r.WebSocket, r.Content)))
+			got = append(got, strings.TrimSpace(fmt.Sprintf("%s %t %t %s",
+				strings.TrimPrefix(r.Match.URL, "https://a.test"), p.WebSocket, r.WebSocket, r.Content)))
 		}
 	}
 	want := []string{"/rooms/12345 true true", "/rooms/67890 true false", "/rooms/{id} true true",
@@ -422,8 +425,9 @@ mcp bank.example.com/rpc transfer`, "\n") {
 	var about []string
 	for _, p := range calls.Propose(nil) {
 		for _, r := range slices.Concat(p.Narrow, p.Normal, p.Wide) {
-			if m := r.Match; !p.Asks() && (m.MCP != nil || m.GraphQL != nil || !slices.ContainsFunc(m.Methods, match.IsRead) ||
-				slices.ContainsFunc(m.Methods, func(name string) bool { return !match.IsRead(name) })) {
+			if m := r.Match; !p.Asks() &&
+				(m.MCP != nil || m.GraphQL != nil || !slices.ContainsFunc(m.Methods, match.IsRead) ||
+					slices.ContainsFunc(m.Methods, func(name string) bool { return !match.IsRead(name) })) {
 				t.Errorf("Enter accepts %s: %+v", p.About, r)
 			}
 		}

@@ -345,8 +345,8 @@ func (p *Proposal) content(path string) string {
 func (p *Proposal) reads(names namer) {
 	path := template(p.seen[0].any().Path)
 	p.About = "reads of " + p.Host + path
-	rule := Rule{Name: names.name(p.Host, words(path)+" reads"), Match: Match{URL: p.Host + path, Methods: p.methods("")},
-		WebSocket: p.sockets("")}
+	rule := Rule{Name: names.name(p.Host, words(path)+" reads"),
+		Match: Match{URL: p.Host + path, Methods: p.methods("")}, WebSocket: p.sockets("")}
 	if p.WebSocket = rule.WebSocket; p.WebSocket {
 		p.About = "WebSockets, in which the agent can post unread, and " + p.About
 	}

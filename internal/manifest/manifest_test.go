@@ -81,13 +81,15 @@ func TestParseRefuses(t *testing.T) {
 			[]string{"deploymentId: has an anchor"}},
 		"optional but empty": {replace("allowedRuntimeIds: [worker-1]", "allowedRuntimeIds: []"),
 			[]string{"runtimePolicy.allowedRuntimeIds: may be left out, but not be empty"}},
-		"optional but false": {replace("maxAttestationAgeMs:", "requireNonExportableKey: false\n  maxAttestationAgeMs:"),
+		"optional but false": {replace("maxAttestationAgeMs:",
+			"requireNonExportableKey: false\n  maxAttestationAgeMs:"),
 			[]string{"requireNonExportableKey: may be left out, but not be empty or false"}},
 		"too large": {func(s string) string {
 			return s + strings.Repeat("#", 256<<10)
 		}, []string{"at most 262144 are read"}},
-		"invalid UTF-8":      {replace("posting-dev", "\"\xff\""), nil},
-		"not YAML":           {func(string) string { return "a: [1\nb" }, []string{"line 3, column 1: this is no YAML"}},
+		"invalid UTF-8": {replace("posting-dev", "\"\xff\""), nil},
+		"not YAML": {func(string) string { return "a: [1\nb" },
+			[]string{"line 3, column 1: this is no YAML"}},
 		"nested without end": {func(string) string { return strings.Repeat("[", 100_000) }, nil},
 		"a bomb of aliases": {func(string) string {
 			return "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nversion: *c\n"
@@ -95,7 +97,8 @@ func TestParseRefuses(t *testing.T) {
 		"all that is wrong, once": {func(string) string {
 			return "version: 1\ncontrols: {consumeCapability: yes}\n"
 		}, []string{"line 1, column 10: version: must", "line 2, column 31: controls.consumeCapability: must",
-			"line 2, column 11: controls.atomicConsumptionWithPost: is missing", "line 1, column 1: runtimePolicy: is missing"}},
+			"line 2, column 11: controls.atomicConsumptionWithPost: is missing",
+			"line 1, column 1: runtimePolicy: is missing"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := manifest.Parse([]byte(c.change(string(configs.Manifest()))))

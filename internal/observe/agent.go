@@ -75,8 +75,9 @@ func LookAtFiles(users []Agent, paths ...Path) look.Observation {
 	for _, u := range users {
 		names = append(names, u.String())
 	}
-	return looked(look.Files, look.Holds, "By owner and mode, this process's %d files and folders can be neither changed "+
-		"nor replaced, nor the secret ones read, by %s.", len(paths), strings.Join(names, " or by "))
+	return looked(look.Files, look.Holds,
+		"By owner and mode, this process's %d files and folders can be neither changed nor replaced, nor the secret "+
+			"ones read, by %s.", len(paths), strings.Join(names, " or by "))
 }
 
 type parts []string

@@ -22,8 +22,8 @@ func TestProcess(t *testing.T) {
 		{0, 1000, look.Contradicts},
 		{0, 0, look.Contradicts},
 	} {
-		if got := (observe.Agent{UID: tt.agent}).Process(tt.process); got.Result != tt.want || got.Name != look.Process ||
-			got.Seen == "" {
+		if got := (observe.Agent{UID: tt.agent}).Process(tt.process); got.Result != tt.want ||
+			got.Name != look.Process || got.Seen == "" {
 			t.Errorf("agent %d, process %d: %+v", tt.agent, tt.process, got)
 		}
 	}

@@ -46,7 +46,8 @@ func TestIsolated(t *testing.T) {
 		{"a terminal that may be from outside",
 			[]string{"script", "-qc", "sh -c '" + waits + "' </dev/tty", "/dev/null"}, nil, []string{look.Stdin}},
 		{"a debugger of its own",
-			[]string{"gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex", "set startup-with-shell off",
+			[]string{"gdb", "-q", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-ex",
+				"set startup-with-shell off",
 				"-ex", "starti", "-ex", `printf "\nattached\n"`, "-ex", "shell sleep 1000", "/bin/true"}, nil, nil},
 		{"namespaces of its own below",
 			[]string{"unshare", "--user", "--map-root-user", "--pid", "--fork", "sh", "-c", waits}, nil, nil},
@@ -57,7 +58,8 @@ func TestIsolated(t *testing.T) {
 		{"a process that entered its process namespace alone", quiet, enter("--pid"), []string{look.Stranger}},
 		{"a process that entered it, and left a child of its first process behind", quiet,
 			func(t *testing.T, l observe.Launch) {
-				entered, _ := start(t, nil, "nsenter", "--target", itoa(l.Init), "--all", "sh", "-c", "sh -c '"+waits+"' &")
+				entered, _ := start(t, nil, "nsenter", "--target", itoa(l.Init), "--all", "sh", "-c",
+					"sh -c '"+waits+"' &")
 				_, err := entered.Process.Wait()
 				check.Must(t, err)
 			}, []string{look.Stranger}},
@@ -81,7 +83,8 @@ func TestIsolated(t *testing.T) {
 			}, []string{look.Stranger}},
 		{"a debugger from outside", []string{"sh", "-c", "echo $$; sleep 1000; :"},
 			func(t *testing.T, l observe.Launch) {
-				all, err := filepath.Glob("/proc/" + itoa(l.Init) + "/task/*/children") // any thread may have started it
+				// any thread may have started it
+				all, err := filepath.Glob("/proc/" + itoa(l.Init) + "/task/*/children")
 				check.Must(t, err)
 				var children []string
 				for _, name := range all {

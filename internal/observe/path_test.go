@@ -93,19 +93,20 @@ func TestTheWholeWayIsLookedAt(t *testing.T) {
 		{"a link in a folder of the agent",
 			"dir /safe 0 755, file /safe/f 0 600, dir /conf 4242 700, link /conf/link /safe/f 0", "/conf/link",
 			look.Contradicts, "replace ROOT/conf/link"},
-		{"a link in an open folder", "dir /safe 0 755, file /safe/f 0 600, dir /conf 0 777, link /conf/link ../safe/f 0",
+		{"a link in an open folder",
+			"dir /safe 0 755, file /safe/f 0 600, dir /conf 0 777, link /conf/link ../safe/f 0",
 			"/conf/link", look.Contradicts, "replace ROOT/conf/link"},
 		{"a folder that is a link in an open folder",
 			"dir /safe 0 755, file /safe/f 0 600, dir /conf 0 777, link /conf/link /safe 0", "/conf/link/f",
 			look.Contradicts, "replace ROOT/conf/link/f, at ROOT/conf/link"},
 		{"a link between links",
-			"dir /safe 0 755, file /safe/f 0 600, dir /mid 0 777, link /mid/link /safe/f 0, link /link /mid/link 0", "/link",
-			look.Contradicts, "replace ROOT/link, at ROOT/mid/link"},
+			"dir /safe 0 755, file /safe/f 0 600, dir /mid 0 777, link /mid/link /safe/f 0, link /link /mid/link 0",
+			"/link", look.Contradicts, "replace ROOT/link, at ROOT/mid/link"},
 		{"the target's folder is open",
 			"dir /open 0 777, dir /open/in 0 755, file /open/in/f 0 600, dir /conf 0 755, link /conf/link /open/in/f 0",
 			"/conf/link", look.Contradicts, "replace ROOT/conf/link, at ROOT/open/in"},
-		{"the target can be read", "dir /safe 0 755, file /safe/f 0 644, link /link safe/f 0", "/link", look.Contradicts,
-			"read ROOT/link, at ROOT/safe/f"},
+		{"the target can be read", "dir /safe 0 755, file /safe/f 0 644, link /link safe/f 0", "/link",
+			look.Contradicts, "read ROOT/link, at ROOT/safe/f"},
 		{"a closed folder holds a link to an open one",
 			"dir /open 0 777, file /open/f 0 600, dir /closed 0 700, link /closed/link /open/f 0", "/closed/link",
 			look.Contradicts, "at ROOT/open/f"},
@@ -124,11 +125,12 @@ func TestTheWholeWayIsLookedAt(t *testing.T) {
 			""},
 		{"a link to a missing folder", "dir /safe 0 755, link /link safe/later 0", "/link/f", look.NotObserved,
 			"lstat ROOT/safe/later: no such file"},
-		{"a missing folder in an open one", "dir /open 0 1777", "/open/later/f", look.Contradicts, "at ROOT/open/later"},
+		{"a missing folder in an open one", "dir /open 0 1777", "/open/later/f", look.Contradicts,
+			"at ROOT/open/later"},
 		{"a missing folder in a closed one", "dir /closed 0 700", "/closed/later/f", look.Holds, ""},
 		{"a circle of links", "link /a b 0, link /b a 0", "/a/f", look.NotObserved, "too many levels"},
-		{"a circle of links, one of them in an open folder", "dir /open 0 777, link /open/a /b 0, link /b open/a 0", "/b",
-			look.Contradicts, "at ROOT/open/a"},
+		{"a circle of links, one of them in an open folder", "dir /open 0 777, link /open/a /b 0, link /b open/a 0",
+			"/b", look.Contradicts, "at ROOT/open/a"},
 		{"as many links as the kernel follows", many, "/l40", look.Holds, ""},
 		{"more links than the kernel follows", many, "/l41", look.NotObserved, "too many levels"},
 		{"a file for a folder", "file /f 0 600", "/f/g", look.NotObserved, "not a directory"},
@@ -172,7 +174,8 @@ func TestARelativePathStartsWhereTheProcessIs(t *testing.T) {
 		if wd != root {
 			prefix = "../conf/"
 		}
-		for path, want := range map[string]look.Result{"f": look.Holds, "open/f": look.Contradicts, "open/../f": look.Holds} {
+		for path, want := range map[string]look.Result{"f": look.Holds, "open/f": look.Contradicts,
+			"open/../f": look.Holds} {
 			if got := files(observe.Agent{UID: agentUID}, observe.Path{Name: prefix + path}); got.Result != want {
 				t.Errorf("in %s: %+v", wd, got)
 			}
@@ -196,8 +199,8 @@ func TestAnErrorHidesNoContradiction(t *testing.T) {
 		want  look.Result
 		seen  []string
 	}{
-		{"a missing folder, then an open one", observe.Agent{UID: agentUID}, []string{missing, replaced}, look.Contradicts,
-			[]string{"replace " + replaced + ";", missing + " could not be looked at"}},
+		{"a missing folder, then an open one", observe.Agent{UID: agentUID}, []string{missing, replaced},
+			look.Contradicts, []string{"replace " + replaced + ";", missing + " could not be looked at"}},
 		{"a list, then an open folder", observe.Agent{UID: agentUID}, []string{list, replaced}, look.Contradicts,
 			[]string{"replace " + replaced + ";", list + " could not be looked at"}},
 		{"two that cannot be looked at", observe.Agent{UID: agentUID}, []string{missing, list}, look.NotObserved,
@@ -207,8 +210,8 @@ func TestAnErrorHidesNoContradiction(t *testing.T) {
 			[]string{"write " + root + "/open;", "replace " + replaced + "."}},
 		{"an open folder behind a list", observe.Agent{UID: agentUID}, []string{root + "/out"}, look.Contradicts,
 			[]string{"replace " + root + "/out, at " + replaced}},
-		{"an open folder below a list", observe.Agent{UID: agentUID}, []string{root + "/listed/open/later"}, look.NotObserved,
-			[]string{"an access control list"}},
+		{"an open folder below a list", observe.Agent{UID: agentUID}, []string{root + "/listed/open/later"},
+			look.NotObserved, []string{"an access control list"}},
 		{"a list of the file itself", observe.Agent{UID: agentUID}, []string{root + "/own"}, look.NotObserved,
 			[]string{"access control list"}},
 		{"the owner of what has a list", observe.Agent{UID: 0}, []string{list}, look.Contradicts, []string{"replace"}},
@@ -330,8 +333,8 @@ func newWood(t *testing.T, r *rand.Rand) *wood {
 		check.Must(t, err)
 		owner, group := pick(r, 0, 0, agentUID, otherUID), pick(r, 0, agentTeam, otherUID)
 		check.Must(t, os.Lchown(path, owner, group))
-		mode := pick(r, 0o755, 0o755, 0o700, 0o711, 0o777, 0o1777, 0o1777, 0o775, 0o1775, 0o750, 0o770, 0o555, 0o744, 0o733,
-			0o705)
+		mode := pick(r, 0o755, 0o755, 0o700, 0o711, 0o777, 0o1777, 0o1777, 0o775, 0o1775, 0o750, 0o770, 0o555, 0o744,
+			0o733, 0o705)
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
 			continue
@@ -482,7 +485,8 @@ func (u thief) act(do func()) {
 	done := make(chan syscall.Errno)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: the thread keeps the credentials and ends
-		_, _, err := syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(u.gids)), uintptr(unsafe.Pointer(&u.gids[0])), 0)
+		_, _, err := syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(u.gids)),
+			uintptr(unsafe.Pointer(&u.gids[0])), 0)
 		gid, uid := uintptr(u.gids[0]), uintptr(u.uid)
 		if err == 0 {
 			_, _, err = syscall.RawSyscall(syscall.SYS_SETRESGID, gid, gid, gid)

@@ -201,20 +201,22 @@ func TestWatch(t *testing.T) {
 	}{
 		{"an unattended run", quiet, false, nil, nil},
 		{"with children of its own", []string{"sh", "-c", "sh -c '" + waits + "' & wait"}, false, nil, nil},
-		{"with a child in a session of its own", []string{"sh", "-c", "setsid sh -c '" + waits + "' & wait"}, false, nil,
-			nil},
+		{"with a child in a session of its own", []string{"sh", "-c", "setsid sh -c '" + waits + "' & wait"}, false,
+			nil, nil},
 		{"with a daemon, whose parent has ended", daemon, false, nil, nil},
 		{"with a controlling terminal", []string{"script", "-qc", "exec </dev/null; " + waits, "/dev/null"}, false, nil,
 			[]string{look.Terminal}},
 		{"with a terminal to read from", quiet, true, nil, []string{look.Stdin}},
-		{"with a debugger", []string{"sh", "-c", "echo $$; sleep 1000; :"}, false, // not about to execute another program
+		// not about to execute another program
+		{"with a debugger", []string{"sh", "-c", "echo $$; sleep 1000; :"}, false,
 			func(t *testing.T, _ *exec.Cmd, pid string) { debug(t, pid) }, []string{look.Debugger}},
 		{"with a debugger at the launcher", quiet, false,
 			func(t *testing.T, l *exec.Cmd, _ string) { debug(t, itoa(l.Process.Pid)) }, []string{look.Debugger}},
 		{"with an exec by another process", quiet, false, beside(asAgent, quiet...), []string{look.Stranger}},
 		{"with an interactive exec", quiet, false, beside(asAgent, "script", "-qc", waits, "/dev/null"),
 			[]string{look.Terminal, look.Stdin, look.Stranger}},
-		{"with an exec whose first thread has ended", quiet, false, beside(asAgent, python...), []string{look.Stranger}},
+		{"with an exec whose first thread has ended", quiet, false, beside(asAgent, python...),
+			[]string{look.Stranger}},
 		{"with a debugger at a process whose first thread has ended", python, false,
 			func(t *testing.T, _ *exec.Cmd, pid string) { debug(t, thread(t, pid)) }, []string{look.Debugger}},
 		{"with a terminal to read from, in a process whose first thread has ended", python, true, nil,
@@ -305,8 +307,8 @@ func thread(t *testing.T, pid string) string {
 // debug attaches gdb to a process, and returns once it is traced.
 func debug(t *testing.T, pid string) {
 	t.Helper()
-	start(t, nil, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex", "echo attached\\n",
-		"-ex", "shell sleep 1000")
+	start(t, nil, "gdb", "-q", "-nx", "-batch", "-p", pid, "-iex", "set debuginfod enabled off", "-ex",
+		"echo attached\\n", "-ex", "shell sleep 1000")
 	check.AwaitTracer(t, pid)
 }
 
@@ -333,7 +335,8 @@ func TestStartOfARun(t *testing.T) {
 		{"in a session of its own", "os.setsid(); stay()", nil},
 		{"executed in the launcher's session", "os.execvp('sh', ['sh', '-c', 'echo $PPID; exec sleep 1000'])",
 			[]string{look.Terminal}},
-		{"a child of the child", "pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", []string{look.Terminal}},
+		{"a child of the child", "pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)",
+			[]string{look.Terminal}},
 		{"a child of the child in a session of its own",
 			"os.setsid()\n    pid = os.fork()\n    if pid == 0: stay()\n    os.waitpid(pid, 0)", nil},
 		{"with a terminal of its own", "os.setsid(); fd = os.open(os.ttyname(os.openpty()[1]), os.O_RDWR); stay()",
@@ -420,12 +423,14 @@ func TestLauncherEnds(t *testing.T) {
 		check.Must(t, launcher.Process.Kill())
 		if tt.waited {
 			_ = launcher.Wait()
-		} else if err := unix.Waitid(unix.P_PID, launcher.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		} else if err := unix.Waitid(unix.P_PID, launcher.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT,
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
 			report, err := run.Look(t.Context())
-			if err != nil || report.Has(look.Launcher) == tt.over || len(report.Found) > 1 || other.Report().Has(look.Launcher) {
+			if err != nil || report.Has(look.Launcher) == tt.over || len(report.Found) > 1 ||
+				other.Report().Has(look.Launcher) {
 				t.Errorf("%+v: %+v, %v", tt, report, err)
 			}
 		}
@@ -458,7 +463,8 @@ func TestUnseen(t *testing.T) {
 		{"an agent of another user", "/proc", &other, pid, 0, "no namespaces of its own"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := observe.NewWatchOn(tt.proc, tt.user, time.Now, func(_ *observe.Run, f look.Finding) { t.Errorf("found %s", f) })
+			w := observe.NewWatchOn(tt.proc, tt.user, time.Now,
+				func(_ *observe.Run, f look.Finding) { t.Errorf("found %s", f) })
 			run := w.Begin("evt_1", observe.Launch{PID: tt.pid, UID: tt.uid})
 			if _, err := run.Look(t.Context()); err != nil {
 				t.Fatal(err)
@@ -574,8 +580,8 @@ func TestEntered(t *testing.T) {
 				t.Fatalf("no answer from inside: %v %q", err, line)
 			}
 		}
-		start(t, nil, "nsenter", "--pid="+filepath.Join("/proc", itoa(inside.Process.Pid), "ns/pid_for_children"), "sh", "-c",
-			waits)
+		start(t, nil, "nsenter", "--pid="+filepath.Join("/proc", itoa(inside.Process.Pid), "ns/pid_for_children"), "sh",
+			"-c", waits)
 		if _, err := io.WriteString(stdin, "entered\n"); err != nil {
 			t.Fatal(err)
 		}

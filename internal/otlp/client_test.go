@@ -43,8 +43,8 @@ func TestSend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				body, err := io.ReadAll(r.Body)
-				if err != nil || len(body) == 0 || r.URL.Path != "/base/v1/traces" || r.Header.Get("X-Key") != "secret" ||
-					r.Header.Get("Content-Type") != "application/x-protobuf" {
+				if err != nil || len(body) == 0 || r.URL.Path != "/base/v1/traces" ||
+					r.Header.Get("X-Key") != "secret" || r.Header.Get("Content-Type") != "application/x-protobuf" {
 					t.Errorf("got %s %v %d bytes, %v", r.URL, r.Header, len(body), err)
 				}
 				w.Header().Set("Location", "http://127.0.0.1:1/")
@@ -54,7 +54,8 @@ func TestSend(t *testing.T) {
 			defer s.Close()
 			c := otlp.NewClient(otlp.Collector{Endpoint: s.URL + "/base/", Header: http.Header{"X-Key": {"secret"}}})
 			defer c.Close()
-			err := c.Send(t.Context(), "/v1/traces", &proto.TracesData{ResourceSpans: []*proto.ResourceSpans{{SchemaUrl: "x"}}})
+			err := c.Send(t.Context(), "/v1/traces",
+				&proto.TracesData{ResourceSpans: []*proto.ResourceSpans{{SchemaUrl: "x"}}})
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -67,8 +68,8 @@ func TestSend(t *testing.T) {
 }
 
 func TestWaitOf(t *testing.T) {
-	for after, want := range map[string]time.Duration{"": 0, "soon": 0, "-1": 0, "1.5": 0, "0": 0, "30": 30 * time.Second,
-		"4294967295": otlp.MaxWait, "99999999999": 0, "Sun, 06 Nov 1994 08:49:37 GMT": 0,
+	for after, want := range map[string]time.Duration{"": 0, "soon": 0, "-1": 0, "1.5": 0, "0": 0,
+		"30": 30 * time.Second, "4294967295": otlp.MaxWait, "99999999999": 0, "Sun, 06 Nov 1994 08:49:37 GMT": 0,
 		"Fri, 31 Dec 9999 23:59:59 GMT": otlp.MaxWait} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", after)
@@ -86,7 +87,8 @@ func TestWaitOf(t *testing.T) {
 func TestEnded(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := otlp.NewClient(otlp.Collector{Endpoint: "http://127.0.0.1:1"}).Send(ended, "/v1/traces", new(proto.TracesData))
+	err := otlp.NewClient(otlp.Collector{Endpoint: "http://127.0.0.1:1"}).Send(ended, "/v1/traces",
+		new(proto.TracesData))
 	if err == nil || strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("got %v", err)
 	}

@@ -113,7 +113,8 @@ func (e *edit) complete(list *yaml.Node, items []*yaml.Node) (fresh []*yaml.Node
 		lacking := &yaml.Node{Kind: yaml.MappingNode}
 		for i := 0; i < len(item.Content); i += 2 {
 			if key := item.Content[i]; get(own, key.Value) == nil {
-				lacking.Content = append(lacking.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key.Value}, item.Content[i+1])
+				lacking.Content = append(lacking.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key.Value},
+					item.Content[i+1])
 			}
 		}
 		if len(lacking.Content) == 0 {
@@ -142,7 +143,8 @@ func find(list, item *yaml.Node) (*yaml.Node, error) {
 		}
 		if a, b := get(own, "name"), get(item, "name"); a != nil && b != nil && a.Value == b.Value {
 			return nil, refusal.New("config_malformed",
-				"line %d: the rule %s has the same name as a rule of the preset, but another match: rename it", own.Line, a.Value)
+				"line %d: the rule %s has the same name as a rule of the preset, but another match: rename it",
+				own.Line, a.Value)
 		}
 	}
 	return nil, nil

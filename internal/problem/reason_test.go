@@ -24,13 +24,14 @@ func TestReason(t *testing.T) {
 	}{
 		{refusal.New("egress_denied", "no rule allows any call to a.example"),
 			"egress_denied: no rule allows any call to a.example"},
-		{refusal.New("upstream_unresolvable", "the name %s could not be resolved", "a.example").ForOperator("by 10.0.0.1"),
+		{refusal.New("upstream_unresolvable", "the name %s could not be resolved",
+			"a.example").ForOperator("by 10.0.0.1"),
 			"upstream_unresolvable: the name a.example could not be resolved"},
 		{refusal.New("target_mismatch", "it names \"x\\\"\r\nSet-Cookie: a=b\u2028é"),
 			`target_mismatch: it names "x\"??Set-Cookie: a=b??`},
 		{refusal.New("process_unavailable", "10.0.0.1 does not answer"),
-			"process_unavailable: Another process of the mediator does not answer; the operator can see why: mediator posts " +
-				"show post_1"},
+			"process_unavailable: Another process of the mediator does not answer; the operator can see why: " +
+				"mediator posts show post_1"},
 		{errors.New("a secret"), "internal: the call could not be handled; nothing was sent"},
 		{refusal.New("egress_denied", "%s", strings.Repeat("a", 10_000)),
 			"egress_denied: " + strings.Repeat("a", 300-len("egress_denied: ...")) + "..."},

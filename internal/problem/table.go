@@ -234,7 +234,8 @@ var table = collect(map[string][]row{
 			"Put back the last ledger, or run mediator ledger accept."},
 		{"log_contradicted", 503, operators, "The transparency log is not the one that was signed or witnessed",
 			"Keep it, and look for a restored copy or an intruder."},
-		{"log_unwitnessed", 503, operators, "A checkpoint lacks cosignatures that the log's policy demands, at least so far",
+		{"log_unwitnessed", 503, operators,
+			"A checkpoint lacks cosignatures that the log's policy demands, at least so far",
 			"Wait, or see why witnesses do not cosign."},
 	},
 	"load": {
@@ -247,7 +248,8 @@ var table = collect(map[string][]row{
 	},
 	"match": {
 		{"target_mismatch", 421, agents, "Host, SNI, URL, CONNECT target or address disagree",
-			"Use a tunnel only for its host. If DNS answers vary, set transparent.anyAddress; for a node, verification.hosts."},
+			"Use a tunnel only for its host. If DNS answers vary, set transparent.anyAddress; for a node, " +
+				"verification.hosts."},
 		{"egress_denied", 403, agents, "No rule allows this call",
 			"Add an egress rule, with websocket: true for a WebSocket."},
 		{CallDenied, 403, agents, "The configuration denies this call",
@@ -363,8 +365,8 @@ var table = collect(map[string][]row{
 		{"verification_closed", 409, agents, "The verification is over",
 			"Ask for a new one."},
 		{"verification_turn", 422, agents, "A turn does not prove its call",
-			"Give the call's arguments and whole result, the turn's hash, and reasoning of 30 characters or more that names " +
-				"the last canary."},
+			"Give the call's arguments and whole result, the turn's hash, and reasoning of 30 characters or more " +
+				"that names the last canary."},
 		{"verification_possession", 403, agents, "Possession of the key was not proven",
 			"Within five minutes, sign nonce|payload with the key to be registered."},
 		{"verification_failed", 403, agents, "The verification was judged and rejected",

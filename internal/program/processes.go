@@ -51,7 +51,8 @@ func processCommands() (out []*cobra.Command) {
 
 func lookerCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "looker", Short: "Answer the sidecar's questions about the agents' processes", Hidden: true, Args: cli.NoArgs,
+		Use: "looker", Short: "Answer the sidecar's questions about the agents' processes", Hidden: true,
+		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return sidecar.ServeLooker(c.InOrStdin(), c.OutOrStdout()) },
 	}
 }

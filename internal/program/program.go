@@ -91,8 +91,8 @@ func Command() *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if strings.Contains(err.Error(), "shorthand") { // one thumbprint in 64 begins with a dash
-			err = fmt.Errorf("%w: an argument that begins with -, such as the id of an agent, goes after all flags and a --",
-				err)
+			err = fmt.Errorf("%w: an argument that begins with -, such as the id of an agent, goes after all flags "+
+				"and a --", err)
 		}
 		return cli.Usage(err)
 	})
@@ -102,7 +102,8 @@ func Command() *cobra.Command {
 		title    string
 		commands []*cobra.Command
 	}{
-		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Console(), start.Env(), start.Run(), start.Demo()}},
+		{"Try it, and start agents:", []*cobra.Command{start.Dev(), start.Console(), start.Env(), start.Run(),
+			start.Demo()}},
 		{"Read what happened:", []*cobra.Command{
 			records.Posts(chain.Export(), chain.Open()), chain.Verify(), records.Explain(), records.Events(),
 			cli.Group("log", "The transparency log", keys.LogKey(), chain.LogAudit()),

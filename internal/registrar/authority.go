@@ -130,7 +130,8 @@ func (a *Authority) Issue(ctx context.Context, l Leaf) (*x509.Certificate, strin
 		return nil, "", err
 	}
 	s := versionSigner{ctx, version}
-	if !s.Public().(ed25519.PublicKey).Equal(ca.PublicKey) { // rotated: the next Open makes a certificate for the new key
+	// rotated: the next Open makes a certificate for the new key
+	if !s.Public().(ed25519.PublicKey).Equal(ca.PublicKey) {
 		return nil, "", custody.Unavailable(nil, "the CA's key was rotated, and has no certificate yet")
 	}
 	now := a.Now().Truncate(time.Second)
@@ -153,8 +154,8 @@ func checkPublic(public crypto.PublicKey) error {
 	case ed25519.PublicKey, *ecdsa.PublicKey:
 		return nil
 	}
-	return refuse("key_type", "registrar_refused", "only Ed25519 and ECDSA keys can get a certificate; this key is a %T",
-		public)
+	return refuse("key_type", "registrar_refused",
+		"only Ed25519 and ECDSA keys can get a certificate; this key is a %T", public)
 }
 
 func serial() *big.Int {

@@ -19,8 +19,9 @@ func TestAuthority(t *testing.T) {
 	first := string(a.PEM())
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	check.Must(t, err)
-	leaf, _, err := a.Issue(t.Context(), registrar.Leaf{Path: "pod/agents/u1", DNSNames: []string{"trigger.mediator.svc"},
-		Public: public, Lifetime: time.Hour})
+	leaf, _, err := a.Issue(t.Context(),
+		registrar.Leaf{Path: "pod/agents/u1", DNSNames: []string{"trigger.mediator.svc"},
+			Public: public, Lifetime: time.Hour})
 	check.Must(t, err)
 	verify := func(at time.Time) error {
 		roots := x509.NewCertPool()

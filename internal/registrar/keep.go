@@ -51,7 +51,8 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 				return err
 			}
 		}
-		if _, err := registry.Certify(ctx, keyring.Published{}, keyring.Declaration{}); err != nil { // makes the first bundle
+		// makes the first bundle
+		if _, err := registry.Certify(ctx, keyring.Published{}, keyring.Declaration{}); err != nil {
 			return err
 		}
 		if err := revoke(ctx, registry, rules.Revoked); err != nil || rules.Serial <= seen {

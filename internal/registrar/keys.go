@@ -20,20 +20,22 @@ const maxRoles, maxVersions = 8, 64
 func (r *Rules) allowed(rule evidence.RegistrarRule, c Caller, roles []daemon.RoleDocument) error {
 	strict := r.deployments[rule.DeploymentHash].strict
 	if len(roles) == 0 || len(roles) > maxRoles {
-		return refuse("malformed", "query_malformed", "%s publishes %d roles; it must publish 1 to %d", c.ID, len(roles),
-			maxRoles)
+		return refuse("malformed", "query_malformed", "%s publishes %d roles; it must publish 1 to %d", c.ID,
+			len(roles), maxRoles)
 	}
 	for _, role := range roles {
 		want := strict.Expected(role.Purpose)
 		switch {
 		case !slices.Contains(evidence.RolePurposes(rule.Role), role.Purpose):
-			return Refuse("role", "the rule for %s allows the role %s, and no key for %.80q", c.ID, rule.Role, role.Purpose)
+			return Refuse("role", "the rule for %s allows the role %s, and no key for %.80q", c.ID, rule.Role,
+				role.Purpose)
 		case role.Unread != nil || len(role.Keys) == 0 || len(role.Keys) > maxVersions:
-			return refuse("key", "custody_unavailable", "%s has %d readable versions of its key for %s; it must have 1 to %d",
-				c.ID,
+			return refuse("key", "custody_unavailable",
+				"%s has %d readable versions of its key for %s; it must have 1 to %d", c.ID,
 				len(role.Keys), role.Purpose, maxVersions)
 		case !slices.Contains(want.Issuers, role.Issuer):
-			return Refuse("key", "the manifest does not allow the issuer %.80q of %s (%s)", role.Issuer, c.ID, role.Purpose)
+			return Refuse("key", "the manifest does not allow the issuer %.80q of %s (%s)", role.Issuer, c.ID,
+				role.Purpose)
 		}
 		for _, key := range role.Keys {
 			name := evidence.KeyName(key.KeyID)
@@ -46,11 +48,13 @@ func (r *Rules) allowed(rule evidence.RegistrarRule, c Caller, roles []daemon.Ro
 					role.KeyName(), role.Purpose)
 			}
 			if like := r.endsLike(rule, c.ID); belongs && like != "" {
-				return Refuse("key", "the key %.200q might also be that of another process, by the rule for %s: let the "+
-					"ids of processes with keys in memory end differently", key.KeyID, like)
+				return Refuse("key",
+					"the key %.200q might also be that of another process, by the rule for %s: let the ids of "+
+						"processes with keys in memory end differently", key.KeyID, like)
 			}
 			if !evidence.MatchKeyID(want.KeyIDs, key.KeyID) && !(belongs && slices.Contains(want.KeyIDs, base+"/*")) {
-				return Refuse("key", "the manifest does not allow the key %.200q of %s (%s)", key.KeyID, c.ID, role.Purpose)
+				return Refuse("key", "the manifest does not allow the key %.200q of %s (%s)", key.KeyID, c.ID,
+					role.Purpose)
 			}
 		}
 	}
@@ -89,7 +93,8 @@ func (r *Registrar) shared(ctx context.Context, c Caller, roles []daemon.RoleDoc
 		if r.o.Custody == nil {
 			return Refuse("key",
 				"the key %.200q of %s has a name that processes share, and the registrar cannot read it in "+
-					"their custody: name a custody with this key in registrar.yaml, or keep the key in memory as %[1]s/%[3]s", name,
+					"their custody: name a custody with this key in registrar.yaml, or keep the key in memory as "+
+					"%[1]s/%[3]s", name,
 				c.ID, lastSegment(c.ID))
 		}
 		versions, properties, err := r.o.Custody.Public(ctx, name)
@@ -104,8 +109,9 @@ func (r *Registrar) shared(ctx context.Context, c Caller, roles []daemon.RoleDoc
 			at := slices.IndexFunc(keys, func(k jose.JSONWebKey) bool { return k.KeyID == key.KeyID })
 			retired := at < 0 && evidence.KeyVersion(key.KeyID) < evidence.KeyVersion(keys[0].KeyID)
 			if !retired && (at < 0 || !reflect.DeepEqual(keys[at].Key, key.Key)) {
-				return Refuse("key", "%s publishes %.200q, which is not the key of that version in the custody: the process "+
-					"may be taken over", c.ID, key.KeyID)
+				return Refuse("key",
+					"%s publishes %.200q, which is not the key of that version in the custody: the process may be "+
+						"taken over", c.ID, key.KeyID)
 			}
 		}
 		roles[i].Keys, roles[i].KeyCustody, roles[i].KeyExportable, roles[i].Observed = keys, properties.Custody,

@@ -75,8 +75,9 @@ func (r *Rules) ForPod(p Pod) (evidence.RegistrarRule, error) {
 			continue
 		}
 		if image := r.foreign(rule, p); image != "" {
-			why = further(why, Refuse("digest", "no rule allows the image %.200q, which holds the certificate of the pod "+
-				"%s/%s", image, p.Namespace, p.Name))
+			why = further(why, Refuse("digest",
+				"no rule allows the image %.200q, which holds the certificate of the pod %s/%s", image, p.Namespace,
+				p.Name))
 			continue
 		}
 		return rule, nil

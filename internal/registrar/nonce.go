@@ -56,7 +56,8 @@ func (n *nonces) spend(nonce, by string, now time.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, used := n.spent[nonce]; used || !now.Before(until) {
-		return refuse("replay", "possession_unproven", "the nonce of %s was used before, or is older than %s", by, nonceAge)
+		return refuse("replay", "possession_unproven", "the nonce of %s was used before, or is older than %s", by,
+			nonceAge)
 	}
 	if len(n.spent) >= MaxNonces {
 		for old, ends := range n.spent {

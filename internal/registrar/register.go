@@ -199,18 +199,19 @@ func (r *Registrar) held(c Caller, q Request, roles []daemon.RoleDocument) error
 		for _, key := range role.Keys {
 			public, ok := key.Key.(ed25519.PublicKey)
 			if !ok {
-				return refuse("malformed", "query_malformed", "the key %.200q of %s is no public Ed25519 key", key.KeyID, c.ID)
+				return refuse("malformed", "query_malformed", "the key %.200q of %s is no public Ed25519 key",
+					key.KeyID, c.ID)
 			}
 			proof, err := evidence.OpenPossession(proofs[key.KeyID], key.KeyID, circl.PublicKey(public), r.o.Now())
 			switch {
 			case err != nil:
-				return refuse("possession", "possession_unproven", "%s does not prove that it holds the key %.200q: %w", c.ID,
-					key.KeyID, err)
+				return refuse("possession", "possession_unproven", "%s does not prove that it holds the key %.200q: %w",
+					c.ID, key.KeyID, err)
 			case proof.Issuer != c.ID || proof.Audience != evidence.AudienceRegistrar || proof.ID != q.Nonce ||
 				proof.PublicationHash != hash:
 				return refuse("possession", "possession_unproven",
-					"the proof of the key %.200q is not for this registration of %s, but for another caller, registrar, nonce or "+
-						"publication",
+					"the proof of the key %.200q is not for this registration of %s, but for another caller, "+
+						"registrar, nonce or publication",
 					key.KeyID, c.ID)
 			}
 		}

@@ -61,8 +61,8 @@ func newRig(t *testing.T) *rig {
 	check.Must(t, err)
 	t.Cleanup(func() { check.Must(t, r.store.Close()) })
 	r.shared = memory(t, "runtime-key")
-	r.Registrar = registrar.New(registrar.Options{Key: r.registry, Lifetime: 24 * time.Hour, Store: r.store, Now: r.clock,
-		Custody: r})
+	r.Registrar = registrar.New(registrar.Options{Key: r.registry, Lifetime: 24 * time.Hour, Store: r.store,
+		Now: r.clock, Custody: r})
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() { r.Run(ctx) })
@@ -137,7 +137,8 @@ func (r *rig) request(t *testing.T, c registrar.Caller, key custody.Key) registr
 func (r *rig) prove(t *testing.T, c registrar.Caller, nonce string, role daemon.RoleDocument,
 	by ...custody.Version) registrar.Request {
 	t.Helper()
-	raw, err := json.Marshal(keyring.Publication{Roles: []daemon.RoleDocument{role}, Observations: []look.Observation{}})
+	raw, err := json.Marshal(keyring.Publication{Roles: []daemon.RoleDocument{role},
+		Observations: []look.Observation{}})
 	check.Must(t, err)
 	q := registrar.Request{Nonce: nonce, Publication: string(raw)}
 	for _, v := range by {
@@ -404,8 +405,8 @@ func TestRefuses(t *testing.T) {
 		request      func(c registrar.Caller) registrar.Request
 		code, reason string
 	}{
-		"another namespace": {caller: ofPod(func(p *registrar.Pod) { p.Namespace = "others" }), code: "registrar_refused",
-			reason: "namespace"},
+		"another namespace": {caller: ofPod(func(p *registrar.Pod) { p.Namespace = "others" }),
+			code: "registrar_refused", reason: "namespace"},
 		"another service account": {caller: ofPod(func(p *registrar.Pod) { p.ServiceAccount = "default" }),
 			code: "registrar_refused", reason: "service_account"},
 		"another image in the specification": {
@@ -413,8 +414,8 @@ func TestRefuses(t *testing.T) {
 			code:   "registrar_refused", reason: "digest"},
 		"another image that runs": {caller: ofPod(func(p *registrar.Pod) { p.Running = []string{"mediator@" + other} }),
 			code: "registrar_refused", reason: "digest"},
-		"no holder of the certificate": {caller: ofPod(func(p *registrar.Pod) { p.Images = nil }), code: "registrar_refused",
-			reason: "digest"},
+		"no holder of the certificate": {caller: ofPod(func(p *registrar.Pod) { p.Images = nil }),
+			code: "registrar_refused", reason: "digest"},
 		"the id of another pod": {caller: registrar.Caller{ID: domain + "pod/agents/u9", Pods: caller.Pods},
 			code: "registrar_refused", reason: "id"},
 		"no pod with the id": {caller: registrar.Caller{ID: domain + "pod/agents/u1", Pods: []registrar.Pod{}},
@@ -531,7 +532,8 @@ func TestUnsignedManifest(t *testing.T) {
 		strings.Repeat("a", 64)))
 	raw, err = json.Marshal(s)
 	check.Must(t, err)
-	if _, err := registrar.ParseSigned(raw, r.auditor.Pinned(evidence.PurposeDeploymentCertificate), r.clock); err == nil {
+	if _, err := registrar.ParseSigned(raw, r.auditor.Pinned(evidence.PurposeDeploymentCertificate),
+		r.clock); err == nil {
 		t.Error("a manifest is taken that no signed rule names")
 	}
 }
@@ -544,8 +546,8 @@ func FuzzParseSigned(f *testing.F) {
 	m, err := manifest.Parse(configs.Dev["manifest.yaml"])
 	check.Must(f, err)
 	signed, err := registrar.Sign(context.Background(), auditor, evidence.RegistrarRules{Serial: 1,
-		Rules: []evidence.RegistrarRule{{ID: domain + "a", Role: "node", DeploymentHash: m.Hash()}}}, []*policy.Manifest{m},
-		time.Hour, now)
+		Rules: []evidence.RegistrarRule{{ID: domain + "a", Role: "node", DeploymentHash: m.Hash()}}},
+		[]*policy.Manifest{m}, time.Hour, now)
 	check.Must(f, err)
 	raw, err := json.Marshal(signed)
 	check.Must(f, err)

@@ -125,7 +125,8 @@ func ReadSource(path string, now time.Time, also ...string) (evidence.RegistrarR
 
 func (s *Source) revoked(now time.Time) (all []evidence.Revocation, err error) {
 	for _, v := range s.Revoke {
-		r := evidence.Revocation{Expires: now.Add(revokedFor).Unix(), ID: v.Key, Kind: evidence.RevokedKey, Reason: v.Reason}
+		r := evidence.Revocation{Expires: now.Add(revokedFor).Unix(), ID: v.Key, Kind: evidence.RevokedKey,
+			Reason: v.Reason}
 		if v.Artifact != "" {
 			r.ID, r.Kind = v.Artifact, evidence.RevokedArtifact
 		}
@@ -167,7 +168,8 @@ func pinned(dir, name string) (*policy.Manifest, error) {
 	environment := func() (string, error) { return config.PinnedHash(at("mediator.yaml")) }
 	return m, errors.Join(
 		pin(rules, &m.RuntimePolicy.RequiredPolicyHash, &m.AgentSessionReceiptPolicy.RequiredPolicyHash),
-		pin(environment, &m.RuntimePolicy.RequiredEnvironmentHash, &m.AgentSessionReceiptPolicy.RequiredEnvironmentHash))
+		pin(environment, &m.RuntimePolicy.RequiredEnvironmentHash,
+			&m.AgentSessionReceiptPolicy.RequiredEnvironmentHash))
 }
 
 // Signed is a file of signed rules, with the manifests that they name and the auditor's certificates of these.
@@ -311,8 +313,9 @@ func (r *Rules) signing(lifetime time.Duration, now func() time.Time) (o signer.
 		p := d.manifest.SignerCertificatePolicy
 		issuer, audience := p.AllowedIssuers[0], p.AllowedAudiences[0]
 		if o.Issuer != "" && (o.Issuer != issuer || o.Audience != audience) {
-			return o, refuse("rules", "rules_refused", "the manifests must agree on one issuer and audience of custody "+
-				"certificates, but one allows %s for %s, and another %s for %s", o.Issuer, o.Audience, issuer, audience)
+			return o, refuse("rules", "rules_refused",
+				"the manifests must agree on one issuer and audience of custody certificates, but one allows %s for "+
+					"%s, and another %s for %s", o.Issuer, o.Audience, issuer, audience)
 		}
 		o.Issuer, o.Audience, o.Lifetime = issuer, audience, min(o.Lifetime, d.strict.Signers.MaxAge)
 	}
@@ -329,7 +332,8 @@ func (r *Rules) Check(seen int64, now time.Time) error {
 			"the rules have the serial number %d, but newer rules, with the number %d, have been seen",
 			r.Serial, seen)
 	case !now.Before(time.Unix(r.Expires, 0)):
-		return refuse("rules", "rules_refused", "the rules expired at %s", time.Unix(r.Expires, 0).UTC().Format(time.RFC3339))
+		return refuse("rules", "rules_refused", "the rules expired at %s",
+			time.Unix(r.Expires, 0).UTC().Format(time.RFC3339))
 	}
 	return nil
 }

@@ -90,8 +90,8 @@ func answer(raw []byte) []byte {
 	if err != nil || asked.Response {
 		return nil
 	}
-	head := dnsmessage.Header{ID: asked.ID, Response: true, OpCode: asked.OpCode, RecursionDesired: asked.RecursionDesired,
-		RecursionAvailable: true, Authoritative: true}
+	head := dnsmessage.Header{ID: asked.ID, Response: true, OpCode: asked.OpCode,
+		RecursionDesired: asked.RecursionDesired, RecursionAvailable: true, Authoritative: true}
 	questions, err := p.AllQuestions()
 	switch {
 	case err != nil || len(questions) != 1:

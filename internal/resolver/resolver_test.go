@@ -49,10 +49,13 @@ func TestAnswer(t *testing.T) {
 		{"a b.test.", dnsmessage.TypeA, nil, dnsmessage.RCodeNameError, ""},
 		{"api.test.", dnsmessage.TypeA, func(m *dnsmessage.Message) { m.Questions[0].Class = dnsmessage.ClassCHAOS },
 			dnsmessage.RCodeRefused, ""},
-		{"api.test.", dnsmessage.TypeA, func(m *dnsmessage.Message) { m.OpCode = 5 }, dnsmessage.RCodeNotImplemented, ""},
-		{"api.test.", dnsmessage.TypeA, func(m *dnsmessage.Message) { m.Questions = append(m.Questions, m.Questions[0]) },
+		{"api.test.", dnsmessage.TypeA, func(m *dnsmessage.Message) { m.OpCode = 5 }, dnsmessage.RCodeNotImplemented,
+			""},
+		{"api.test.", dnsmessage.TypeA,
+			func(m *dnsmessage.Message) { m.Questions = append(m.Questions, m.Questions[0]) },
 			dnsmessage.RCodeFormatError, ""},
-		{"api.test.", dnsmessage.TypeA, func(m *dnsmessage.Message) { m.Questions = nil }, dnsmessage.RCodeFormatError, ""},
+		{"api.test.", dnsmessage.TypeA, func(m *dnsmessage.Message) { m.Questions = nil }, dnsmessage.RCodeFormatError,
+			""},
 	} {
 		var m dnsmessage.Message
 		check.Must(t, m.Unpack(answer(query(t, tt.name, tt.of, tt.change))))

@@ -151,7 +151,8 @@ func splice(lines [][]byte, from, to int, text []byte) []byte {
 
 // render writes a list in block style, its dashes after some spaces.
 func render(items []*yaml.Node, indent int) ([]byte, error) {
-	text, err := yaml.Dump(&yaml.Node{Kind: yaml.SequenceNode, Content: items}, yaml.WithIndent(2), yaml.WithLineWidth(-1))
+	text, err := yaml.Dump(&yaml.Node{Kind: yaml.SequenceNode, Content: items}, yaml.WithIndent(2),
+		yaml.WithLineWidth(-1))
 	if err != nil {
 		return nil, refused("%v", err)
 	}

@@ -15,7 +15,8 @@ func TestMerge(t *testing.T) {
 	const added = "  - name: new # read\n    match: {url: \"https://b.example/**\", methods: [GET]}\n"
 	for name, tt := range map[string]struct{ file, want string }{
 		"after the last item, with its comments": {
-			"# top\negress:   # reads\n  - name: old   # its own\n    match: {a: b}\n    # of old\n\n# of the rest\nstate: x\n",
+			"# top\negress:   # reads\n  - name: old   # its own\n    match: {a: b}\n    # of old\n\n# of the " +
+				"rest\nstate: x\n",
 			"# top\negress:   # reads\n  - name: old   # its own\n    match: {a: b}\n    # of old\n" + added +
 				"\n# of the rest\nstate: x\n"},
 		"at the margin": {"egress:\n- name: old\nstate: x", "egress:\n- name: old\n" +
@@ -23,11 +24,14 @@ func TestMerge(t *testing.T) {
 		"a key that is not there": {"state: x # y\n", "state: x # y\n\negress:\n" + added},
 		"an empty list":           {"egress: []\nstate: x\n", "egress:\n" + added + "state: x\n"},
 		"no value":                {"egress:\n\nstate: x\n", "egress:\n" + added + "\nstate: x\n"},
-		"after a rule with a purpose": {"egress:\n  - name: old\n    comment: why\n    owner: ann # of the team\n    expires: " +
-			"2027-01-31\n    match: {a: b}\n", "egress:\n  - name: old\n    comment: why\n    owner: ann # of the team\n    " +
-			"expires: 2027-01-31\n    match: {a: b}\n" + added},
-		"a list in brackets":    {"egress: [{name: old}]\nstate: x\n", "egress:\n  - {name: old}\n" + added + "state: x\n"},
-		"what is there already": {"egress:\n  - {name: new, match: {methods: [GET], url: \"https://b.example/**\"}}\n", ""},
+		"after a rule with a purpose": {"egress:\n  - name: old\n    comment: why\n    owner: ann # of the team\n    " +
+			"expires: 2027-01-31\n    match: {a: b}\n",
+			"egress:\n  - name: old\n    comment: why\n    owner: ann # of the team\n    expires: 2027-01-31\n    " +
+				"match: {a: b}\n" + added},
+		"a list in brackets": {"egress: [{name: old}]\nstate: x\n", "egress:\n  - {name: old}\n" + added +
+			"state: x\n"},
+		"what is there already": {"egress:\n  - {name: new, match: {methods: [GET], url: \"https://b.example/**\"}}\n",
+			""},
 		"a text of several lines": {"egress:\n  - name: |\n      # no comment\n\n      x\n",
 			"egress:\n  - name: |\n      # no comment\n\n      x\n" + added},
 	} {

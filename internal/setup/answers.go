@@ -101,7 +101,8 @@ func (a *Answers) check() error {
 	known, _ := exampleSources()
 	for _, name := range a.Sources {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("sources: there is no example of a source %.80q; there are %s", name, strings.Join(known, ", "))
+			return fmt.Errorf("sources: there is no example of a source %.80q; there are %s", name,
+				strings.Join(known, ", "))
 		}
 	}
 	switch v := a.Vault; {

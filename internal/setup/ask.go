@@ -70,7 +70,8 @@ func Ask(in io.Reader, out io.Writer) (a Answers, err error) {
 		for q.skip == nil || !q.skip(a) {
 			fmt.Fprintf(out, "%s [%s]: ", q.text, q.or)
 			if !lines.Scan() {
-				return a, errors.Join(lines.Err(), errors.New("no answer: answer on a terminal, or name a file with --file"))
+				return a, errors.Join(lines.Err(),
+					errors.New("no answer: answer on a terminal, or name a file with --file"))
 			}
 			said := strings.TrimSpace(lines.Text())
 			if said == "" {

@@ -127,8 +127,8 @@ func (s Setup) roots(_ context.Context, a Answers) error {
 	return nil
 }
 
-// publish lets everyone read a file, regardless of the umask of the administrator's shell. It follows no link, which the
-// registry's and the auditor's users could put in its place.
+// publish lets everyone read a file, regardless of the umask of the administrator's shell. It follows no link, which
+// the registry's and the auditor's users could put in its place.
 func publish(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -210,18 +210,16 @@ var processes = []struct {
 	name, file string
 	plan       func(path string) (daemon.Plan, error)
 }{
-	{"trigger", devstack.TriggerFile, planned(config.LoadTrigger, trigger.Plan)},
-	{"control", devstack.ControlFile, planned(config.LoadControl, func(c *config.Control) (daemon.Plan, error) {
-		return control.Plan(c), nil
-	})},
-	{"serve", devstack.SidecarFile, planned(config.LoadSidecar, sidecar.Plan)},
-	{"reputation", devstack.ReputationFile, planned(config.LoadReputation, node.Plan)},
+	{"trigger", devstack.TriggerFile, planned(trigger.Plan)},
+	{"control", devstack.ControlFile, planned(control.Plan)},
+	{"serve", devstack.SidecarFile, planned(sidecar.Plan)},
+	{"reputation", devstack.ReputationFile, planned(node.Plan)},
 }
 
-func planned[C any](load func(string) (*C, error), plan func(*C) (daemon.Plan, error)) func(string) (daemon.Plan,
+func planned[C any, P config.Configuration[C]](plan func(*C) (daemon.Plan, error)) func(path string) (daemon.Plan,
 	error) {
 	return func(path string) (daemon.Plan, error) {
-		c, err := load(path)
+		c, err := config.Load[C, P](path)
 		if err != nil {
 			return daemon.Plan{}, err
 		}
@@ -324,7 +322,8 @@ func (s Setup) certify(ctx context.Context, _ Answers) error {
 		s.did(path, "for the auditor to certify")
 		return nil
 	}
-	if stack.Auditor, err = keyring.OpenRootKey(ctx, key, io.Discard, evidence.PurposeDeploymentCertificate); err != nil {
+	if stack.Auditor, err = keyring.OpenRootKey(ctx, key, io.Discard,
+		evidence.PurposeDeploymentCertificate); err != nil {
 		return err
 	}
 	certificate, err := stack.CertifyManifest(ctx, manifest)

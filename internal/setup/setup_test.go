@@ -135,7 +135,7 @@ func TestSetupElsewhere(t *testing.T) {
 		did["transit/keys/policy-decision-key"] != "made" {
 		t.Error(did)
 	}
-	c, err := config.LoadControl(filepath.Join(s.Dir, "control.yaml"))
+	c, err := config.Load[config.Control](filepath.Join(s.Dir, "control.yaml"))
 	check.Must(t, err)
 	for _, file := range c.Custody.SecretFiles("policy_decision") {
 		if info, err := os.Stat(file); err != nil || info.Mode() != 0o400 {
@@ -181,7 +181,8 @@ func TestAnswers(t *testing.T) {
 
 func TestAsk(t *testing.T) {
 	var out strings.Builder
-	a, err := setup.Ask(strings.NewReader("\nclaude-kode\nclaude-code, github\n\n\nyes\nhttps://v:8200\n\ntoken\n"), &out)
+	a, err := setup.Ask(strings.NewReader("\nclaude-kode\nclaude-code, github\n\n\nyes\nhttps://v:8200\n\ntoken\n"),
+		&out)
 	if err != nil || a.Roots != "here" || !slices.Equal(a.Presets, []string{"claude-code", "github"}) || !a.Node ||
 		a.Vault.Address != "https://v:8200" || a.Vault.CA != "" || a.Vault.TokenFile != "token" ||
 		!strings.Contains(out.String(), "did you mean claude-code") {

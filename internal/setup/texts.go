@@ -138,7 +138,8 @@ func (v *Vault) custody() string {
 	if v.CA != "" {
 		text += "    ca: " + strconv.Quote(v.CA) + "\n"
 	}
-	return text + "    keys: [" + strings.Join(keys, ", ") + "]\n    auth:\n      appRole: {role: \"mediator-{role}\", " +
+	return text + "    keys: [" + strings.Join(keys, ", ") +
+		"]\n    auth:\n      appRole: {role: \"mediator-{role}\", " +
 		"roleIDFile: \"secrets/{role}.role-id\", secretIDFile: \"secrets/{role}.secret-id\"}"
 }
 

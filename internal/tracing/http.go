@@ -43,7 +43,8 @@ func Handler(t trace.Tracer, next http.Handler) http.Handler {
 			return
 		}
 		ctx, span := t.Start(trace.ContextWithRemoteSpanContext(r.Context(), caller), r.Method,
-			trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(attribute.String("http.request.method", r.Method)))
+			trace.WithSpanKind(trace.SpanKindServer),
+			trace.WithAttributes(attribute.String("http.request.method", r.Method)))
 		defer span.End()
 		r = r.WithContext(ctx)
 		answer := &answer{ResponseWriter: w, status: http.StatusOK}

@@ -47,8 +47,8 @@ func newTracing(t *testing.T, sample float64, status int) (on *tracing.Tracing, 
 		w.WriteHeader(status)
 	}))
 	r = prometheus.NewRegistry()
-	on = tracing.New(tracing.Options{Service: "mediator-test", Collector: otlp.Collector{Endpoint: s.URL}, Sample: sample,
-		Log: zap.NewNop(), Metrics: r})
+	on = tracing.New(tracing.Options{Service: "mediator-test", Collector: otlp.Collector{Endpoint: s.URL},
+		Sample: sample, Log: zap.NewNop(), Metrics: r})
 	return on, r, func() (all []*proto.Span) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -23,7 +23,8 @@ const maxHeld = 1 << 19
 
 var (
 	errWindow = errors.New("too many signatures were made at about the same time")
-	errHashed = errors.New("the log has hashes of the signatures: compare them with --address, --token-file and --device")
+	errHashed = errors.New("the log has hashes of the signatures: compare them with --address, --token-file and " +
+		"--device")
 )
 
 // Run compares the signatures of a log with the artifacts of records, which come in the order of their start. It holds

@@ -230,8 +230,8 @@ func (l *Logs) signatures(line []byte) ([]Entry, error) {
 }
 
 func (a answer) entry(at time.Time, key string) Entry {
-	return Entry{Difference: Difference{Only: OnlyVault, Time: at, Key: key, Request: a.Request.ID, By: a.Auth.DisplayName,
-		Remote: a.Request.Remote}}
+	return Entry{Difference: Difference{Only: OnlyVault, Time: at, Key: key, Request: a.Request.ID,
+		By: a.Auth.DisplayName, Remote: a.Request.Remote}}
 }
 
 // hidden returns one entry for an answer that shows neither a signature nor an error: Vault gave out the signature

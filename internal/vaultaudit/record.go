@@ -90,8 +90,9 @@ func artifactsOf(ctx context.Context, r ledger.Record, keys map[string]bool, has
 		if !keys[evidence.KeyName(kid)] {
 			continue
 		}
-		found = append(found, Entry{Difference: Difference{Only: OnlyRecord, Time: signedAt(a.Token, r.Started), Key: kid,
-			Post: r.ID, Artifact: a.Name}})
+		found = append(found,
+			Entry{Difference: Difference{Only: OnlyRecord, Time: signedAt(a.Token, r.Started), Key: kid,
+				Post: r.ID, Artifact: a.Name}})
 		texts = append(texts, vaultSignature(kid, a.Token))
 	}
 	group, ctx := errgroup.WithContext(ctx)

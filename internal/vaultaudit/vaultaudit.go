@@ -25,8 +25,8 @@ type Difference struct {
 	Remote   string    `json:"remote,omitempty"`   // the address of the client
 	Post     string    `json:"post,omitempty"`     // the id of the record
 	Artifact string    `json:"artifact,omitempty"` // its name in the record
-	// Hidden says why the log does not show the signatures of an answer: [HiddenWrapped] or [HiddenLeftOut]. The mediator
-	// never asks for such an answer. Key then has no version.
+	// Hidden says why the log does not show the signatures of an answer: [HiddenWrapped] or [HiddenLeftOut]. The
+	// mediator never asks for such an answer. Key then has no version.
 	Hidden string `json:"hidden,omitempty"`
 }
 

@@ -58,7 +58,8 @@ func record(started time.Time, numbers ...int) ledger.Record {
 		r.Artifacts = append(r.Artifacts,
 			ledger.Artifact{Name: fmt.Sprint("artifact-", n),
 				Token: b64([]byte(`{"alg":"EdDSA","kid":"k:v1","typ":"t"}`)) + "." +
-					b64(fmt.Appendf(nil, `{"iat":%d}`, started.Unix())) + "." + b64(fmt.Appendf(nil, "signature %d", n))})
+					b64(fmt.Appendf(nil, `{"iat":%d}`, started.Unix())) + "." +
+					b64(fmt.Appendf(nil, "signature %d", n))})
 	}
 	return r
 }
@@ -120,10 +121,12 @@ func TestCompare(t *testing.T) {
 		want                     []string
 		matched, repeated, other int
 	}{
-		{name: "a batch for several posts, with one that was not signed", files: []string{line(at(1), sign, 1, -1, 2, 3)},
+		{name: "a batch for several posts, with one that was not signed",
+			files:   []string{line(at(1), sign, 1, -1, 2, 3)},
 			records: []ledger.Record{record(at(0.5), 1), record(at(0.6), 2, 3)}, matched: 3},
 		{name: "files of two servers, in the order of time",
-			files:   []string{line(at(1), sign, 1) + line(at(30), sign, 4), line(at(2), sign, 2) + line(at(29), sign, 3)},
+			files: []string{line(at(1), sign, 1) + line(at(30), sign, 4), line(at(2), sign, 2) +
+				line(at(29), sign, 3)},
 			records: []ledger.Record{record(at(1), 1), record(at(2), 2), record(at(29), 3), record(at(30), 4)},
 			c:       vaultaudit.Comparison{Window: 2 * time.Second}, matched: 4},
 		{name: "what only one has", files: []string{line(at(1), sign, 1, 2) + line(at(100), sign, 3)},
@@ -143,7 +146,8 @@ func TestCompare(t *testing.T) {
 			records: []ledger.Record{record(at(1), 1), record(at(2), 1)}, want: []string{"record post-[1] artifact-1"},
 			matched: 1},
 		{name: "the edges of a range",
-			files: []string{line(at(9), sign, 1) + line(at(10), sign, 2) + line(at(11), sign, 3) + line(at(19), sign, 4) +
+			files: []string{line(at(9), sign, 1) + line(at(10), sign, 2) + line(at(11), sign, 3) +
+				line(at(19), sign, 4) +
 				line(at(20), sign, 5)},
 			records: []ledger.Record{record(at(9), 2), record(at(19), 5)}, // each a second before
 			c:       vaultaudit.Comparison{Since: at(10), Until: at(20), Window: 3 * time.Second},
@@ -201,7 +205,8 @@ func TestCompareRefuses(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
-	// A token that names a time outside its call, such as that of a slow clock, does not keep anything from being found.
+	// A token that names a time outside its call, such as that of a slow clock, does not keep anything from being
+	// found.
 	for _, named := range []int64{99999999999, at(-30).Unix(), at(7200).Unix()} {
 		wild := record(at(1), 1, 2)
 		signAt(&wild.Artifacts[0], named)
@@ -218,7 +223,8 @@ func TestCompareRefuses(t *testing.T) {
 	}
 	// The last line of a log that is being written.
 	found, _, notes, err := compare(t, vaultaudit.Comparison{}, []string{whole + whole[:100]}, each(record(at(1), 1)))
-	if err != nil || len(found) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "file0: the last line has no end") {
+	if err != nil || len(found) != 0 || len(notes) != 1 ||
+		!strings.Contains(notes[0], "file0: the last line has no end") {
 		t.Errorf("got %v, %v, %v", found, notes, err)
 	}
 }
@@ -258,7 +264,8 @@ func TestHidden(t *testing.T) {
 		text := `{"type":"response","time":"` + at(1).Format(time.RFC3339) +
 			`","auth":{"display_name":"approle"},"request":{"id":"r","path":"transit/sign/` + tt.path +
 			`","remote_address":"10.0.0.1"},` + tt.rest + "}\n"
-		found, s := differences(t, text+line(at(1), "transit/sign/k", 1), record(at(1), 1)) // the one beside it is compared
+		// the one beside it is compared
+		found, s := differences(t, text+line(at(1), "transit/sign/k", 1), record(at(1), 1))
 		var want []vaultaudit.Difference
 		if tt.want != "" {
 			want = []vaultaudit.Difference{
@@ -308,7 +315,8 @@ func TestSlowPost(t *testing.T) {
 	}
 	log += line(at(65), "transit/sign/k", 2)
 	for _, window := range []time.Duration{time.Second, time.Minute} {
-		if found, s, _, err := compare(t, vaultaudit.Comparison{Window: window}, []string{log}, each(records...)); err !=
+		if found, s, _, err := compare(t, vaultaudit.Comparison{Window: window}, []string{log},
+			each(records...)); err !=
 			nil || len(found) != 0 || s.Matched != len(records)+1 {
 			t.Errorf("window %s: got %q, %+v, %v", window, found, s, err)
 		}
@@ -387,7 +395,8 @@ func FuzzLog(f *testing.F) {
 func TestRotations(t *testing.T) {
 	entry := func(kind, path, rest string) string {
 		return `{"type":"` + kind + `","time":"` + at(1).Format(time.RFC3339) +
-			`","auth":{"display_name":"token-owner"},"request":{"id":"r","path":"` + path + `","remote_address":"10.0.0.1"}` +
+			`","auth":{"display_name":"token-owner"},"request":{"id":"r","path":"` + path +
+			`","remote_address":"10.0.0.1"}` +
 			rest + "}\n"
 	}
 	log := entry("request", "transit/keys/k/rotate", "") +

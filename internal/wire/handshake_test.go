@@ -29,14 +29,16 @@ func TestHandshakeFailure(t *testing.T) {
 		"an old version": {
 			func(c net.Conn) error {
 				return tls.Client(c,
-					&tls.Config{ServerName: "a.example", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}).Handshake()
+					&tls.Config{ServerName: "a.example", MinVersion: tls.VersionTLS10,
+						MaxVersion: tls.VersionTLS11}).Handshake()
 			},
 			"the mediator ended it, because of: client offered only unsupported versions",
 			"the client ended it with the alert protocol version not supported", false,
 		},
 		"a protocol that the client made up": {
 			func(c net.Conn) error {
-				return tls.Client(c, &tls.Config{ServerName: "a.example", NextProtos: []string{"secret: words"}}).Handshake()
+				return tls.Client(c,
+					&tls.Config{ServerName: "a.example", NextProtos: []string{"secret: words"}}).Handshake()
 			},
 			"the mediator ended it, because of: client requested unsupported application protocols",
 			"the client ended it with the alert no application protocol", false,
@@ -80,7 +82,8 @@ func TestHandshakeFailure(t *testing.T) {
 			}
 		})
 	}
-	if got, _ := wire.HandshakeFailure(errors.New("tls: "+strings.Repeat("a", 200)), "x"); got != "the connection broke" {
+	if got, _ := wire.HandshakeFailure(errors.New("tls: "+strings.Repeat("a", 200)),
+		"x"); got != "the connection broke" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -11,7 +11,8 @@ func TestRemoveHopByHop(t *testing.T) {
 	h := http.Header{"Accept": {"text/html"}, "Connection": {"X-Named , X-Absent", "X-Other"}, "X-Named": {"1"},
 		"X-Other": {"2"}, "X-Stays": {"3"}}
 	for _, name := range []string{
-		"Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Authentication-Info", "Te",
+		"Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Authentication-Info",
+		"Te",
 		"Trailer",
 		"Transfer-Encoding", "Upgrade", "Http2-Settings",
 	} {

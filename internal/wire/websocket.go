@@ -75,6 +75,7 @@ func isOffered(asked, answer http.Header) bool {
 		return true
 	}
 	return len(chosen) == 1 && slices.ContainsFunc(asked["Sec-Websocket-Protocol"], func(line string) bool {
-		return slices.ContainsFunc(strings.Split(line, ","), func(p string) bool { return strings.TrimSpace(p) == chosen[0] })
+		return slices.ContainsFunc(strings.Split(line, ","),
+			func(p string) bool { return strings.TrimSpace(p) == chosen[0] })
 	})
 }

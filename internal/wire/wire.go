@@ -74,6 +74,14 @@ func Handle[Ask, Answer any](do func(ctx context.Context, ask Ask) (Answer, erro
 	}
 }
 
+// Answer makes a handler of a function that answers a request without a body.
+func Answer[A any](do func(*http.Request) (A, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		answer, err := do(r)
+		Write(w, answer, err)
+	}
+}
+
 // Peer is the other side of a call.
 type Peer struct {
 	HTTP        *http.Client
@@ -133,7 +141,8 @@ func (p Peer) Do(req *http.Request) ([]byte, error) {
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
 	if err != nil || len(raw) > MaxAnswer {
-		return nil, refusal.New(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name, MaxAnswer)
+		return nil, refusal.New(p.Unavailable, "the answer of %s broke off, or is larger than %d bytes", p.Name,
+			MaxAnswer)
 	}
 	return raw, nil
 }

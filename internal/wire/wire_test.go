@@ -77,11 +77,13 @@ func TestCallSaysWhy(t *testing.T) {
 	defer s.Close()
 	defer close(hung)
 	unix := func(path string) *http.Client {
-		return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+			error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}}}
 	}
-	nameless := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+	nameless := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
+		error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}
 	}}}
 	file := filepath.Join(t.TempDir(), "file")
@@ -212,7 +214,8 @@ func TestCheckJSON(t *testing.T) {
 		types, encodings []string
 		want             string
 	}{
-		{[]string{"application/json"}, nil, ""}, {[]string{"Application/JSON; charset=UTF-8"}, []string{"Identity"}, ""},
+		{[]string{"application/json"}, nil, ""}, {[]string{"Application/JSON; charset=UTF-8"}, []string{"Identity"},
+			""},
 		{[]string{"application/vnd.api+json; version=1"}, nil, ""},
 		{nil, nil, "0 Content-Type headers"},
 		{[]string{"application/json", "application/json"}, nil, "2 Content-Type headers"},
@@ -260,7 +263,8 @@ func TestCallIsStrictAndBounded(t *testing.T) {
 		"unknown member": {`{"x":1}`, false}, "unknown member in a list": {`{"list":[{"a":"x"},{"b":1}]}`, false},
 		"unknown member in a map":         {`{"map":{"k":{"b":1}}}`, false},
 		"unknown member behind a pointer": {`{"next":{"b":1}}`, false},
-		"a member twice":                  {`{"e":1,"e":1}`, false}, "a key twice": {`{"names":{"k":"a","k":"b"}}`, false},
+		"a member twice":                  {`{"e":1,"e":1}`, false}, "a key twice": {`{"names":{"k":"a","k":"b"}}`,
+			false},
 		"twice in what is kept as it is": {`{"raw":{"n":1,"n":[]}}`, false},
 		"another case":                   {`{"List":[]}`, false},
 		"text after it":                  {whole + `x`, false}, "two documents": {`{}{}`, false},
@@ -290,9 +294,9 @@ func TestQueryOverride(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "", "a=b&c": "", "method=flickr.photos.search": "", "method=get": "", "methods=post": "", "a=_method": "",
 		"x_method=DELETE": "",
-		"_method=DELETE":  "_method", "a=b&_METHOD=put": "_METHOD", "a=b;_method": "_method", "%5Fmethod=DELETE": "_method",
-		"_HttpMethod=PATCH": "_HttpMethod",
-		"$httpMethod=POST":  "$httpMethod", ".method=DELETE": ".method", "+_method=DELETE": " _method",
+		"_method=DELETE":  "_method", "a=b&_METHOD=put": "_METHOD", "a=b;_method": "_method",
+		"%5Fmethod=DELETE": "_method", "_HttpMethod=PATCH": "_HttpMethod",
+		"$httpMethod=POST": "$httpMethod", ".method=DELETE": ".method", "+_method=DELETE": " _method",
 		"%5Bmethod=DELETE": "[method", "_method%00x=DELETE": "_method\x00x",
 		"X-HTTP-Method-Override=DELETE": "X-HTTP-Method-Override", "method=post": "method", "Method=DELETE": "Method",
 		"method=PUT":      "",
@@ -308,8 +312,9 @@ func TestQueryOverride(t *testing.T) {
 
 func TestMethodOverride(t *testing.T) {
 	for name, want := range map[string]bool{
-		"X-HTTP-Method-Override": true, "x-http-method": true, "X-Method-Override": true, "X_HTTP_Method_Override": true,
-		"X.Http.Method": true, "x*http~method'override": true, "X-Http-Methods": false, "Accept": false,
+		"X-HTTP-Method-Override": true, "x-http-method": true, "X-Method-Override": true,
+		"X_HTTP_Method_Override": true,
+		"X.Http.Method":          true, "x*http~method'override": true, "X-Http-Methods": false, "Accept": false,
 	} {
 		if got := wire.MethodOverride(http.Header{name: {""}, "Content-Type": {"a"}}); (got == name) != want {
 			t.Errorf("%s: got %q", name, got)

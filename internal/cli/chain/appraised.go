@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
@@ -39,7 +37,8 @@ var appraisals = map[string]appraisal{
 		return "reputation of " + c.AgentID, node.ReputationFacts(c)
 	}),
 	autonomy.Kind.Typ: appraised(autonomy.Kind, func(c autonomy.Claims) (what, says string) {
-		return fmt.Sprintf("score of session %s of %s", c.Session, c.Agent), fmt.Sprintf("%.1f (%s)", c.Composite, c.Band)
+		return fmt.Sprintf("score of session %s of %s", c.Session, c.Agent),
+			fmt.Sprintf("%.1f (%s)", c.Composite, c.Band)
 	}),
 	verification.Kind.Typ: appraised(verification.Kind, func(c verification.Result) (what, says string) {
 		says = fmt.Sprintf("score %d of %d in the mode %s, with the key %s", c.Score, c.MaxScore, c.Mode, c.DIDKey)
@@ -80,7 +79,7 @@ func appraisalIn(raw []byte) (token string, ok bool) {
 	return "", false
 }
 
-func verifyAppraisal(c *cobra.Command, by judgeFlags, raw []byte, token string, asJSON bool) error {
+func (by *verifier) appraisal(raw []byte, token string) error {
 	a, err := by.archive()
 	if err != nil {
 		return err
@@ -111,16 +110,14 @@ func verifyAppraisal(c *cobra.Command, by judgeFlags, raw []byte, token string, 
 	}
 	v := verifiedAppraisal{Type: typ, Appraiser: all.Issuer, Issued: all.IssuedAt, Expires: all.Expires, Claims: claims,
 		Probabilistic: true}
-	until := fmt.Sprintf("signed %s, good until %s", at(all.IssuedAt), at(all.Expires))
+	until := fmt.Sprintf("signed %s, good until %s", cli.Seconds(all.IssuedAt), cli.Seconds(all.Expires))
 	if now.Unix() >= all.Expires {
 		until += ", which is over"
 	}
 	signed := fmt.Sprintf("the %s is signed by the appraiser %s", what, v.Appraiser)
 	said := []string{cli.Unbroken(signed), cli.Unbroken(says), until, whatAppraisalsShow}
-	return cli.Print(c, asJSON, v, strings.Join(said, "\n"))
+	return cli.Print(by.c, v, strings.Join(said, "\n"))
 }
-
-func at(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
 const whatAppraisalsShow = `
 It is what that node says: nothing of what it rests on is verified here, and it proves of no post who made it.

@@ -59,9 +59,11 @@ func (f *JudgeFlags) Judge(ctx context.Context, r admin.Record) ([]console.Resul
 		}
 	}
 	return []console.Result{authentic,
-		{Name: "Untampered", State: stateOf(l.Untampered.Held > 0, l.Untampered.RefusedCount > 0), Says: l.untampered()},
+		{Name: "Untampered", State: stateOf(l.Untampered.Held > 0, l.Untampered.RefusedCount > 0),
+			Says: l.untampered()},
 		{Name: "Witnessed", State: stateOf(len(l.Witnessed.By) > 0, false), Says: l.witnessed()},
-		{Name: "Complete", State: "unknown", Says: "not known of one post: mediator verify compares an export with the log"},
+		{Name: "Complete", State: "unknown",
+			Says: "not known of one post: mediator verify compares an export with the log"},
 	}, nil
 }
 

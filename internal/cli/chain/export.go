@@ -34,9 +34,10 @@ func Export() *cobra.Command {
 	var by judgeFlags
 	var from records.Source
 	var out, carFile string
-	var receipts, closed, asJSON bool
+	var receipts, closed bool
 	c := &cobra.Command{
-		Use: "export [ID...]", Short: "Write records with everything that verifying them needs, or the receipts of a session",
+		Use:   "export [ID...]",
+		Short: "Write records with everything that verifying them needs, or the receipts of a session",
 		Example: `  mediator posts export --out march.jsonl.gz --flow post --since 2026-03-01 --until 2026-04-01
   mediator posts export --receipts --session ses_... > receipts.txt`,
 		Args: func(c *cobra.Command, ids []string) error {
@@ -49,7 +50,7 @@ func Export() *cobra.Command {
 				return cli.Usagef("--closed goes with --receipts")
 			case out == "-" && carFile != "":
 				return cli.Usagef("--car needs --out: it packs that file")
-			case out == "-" && asJSON:
+			case out == "-" && cli.AsJSON(c):
 				return cli.Usagef("--json needs --out: standard output gets the export itself")
 			}
 			return nil
@@ -77,7 +78,7 @@ With --car it also packs the file into a CAR, which any IPFS node imports. Publi
 				if err != nil || cid == "" {
 					return err
 				}
-				return cli.Print(c, asJSON, exported{File: out, CID: cid}, "the CID of "+out+" is "+cid)
+				return cli.Print(c, exported{File: out, CID: cid}, "the CID of "+out+" is "+cid)
 			}
 			s, a, err := by.selection(c, from)
 			defer by.done()
@@ -110,13 +111,14 @@ With --car it also packs the file into a CAR, which any IPFS node imports. Publi
 			if err != nil {
 				return err
 			}
-			said := fmt.Sprintf("exported %d records to %s; left out %d without evidence", made.Records, out, made.LeftOut)
+			said := fmt.Sprintf("exported %d records to %s; left out %d without evidence", made.Records, out,
+				made.LeftOut)
 			if made.Proven > 0 {
 				said += fmt.Sprintf("; %d have proofs of the log", made.Proven)
 			}
 			if made.Unproven != nil {
-				fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator: records lack proofs, because the log cannot be read:",
-					made.Unproven)
+				fmt.Fprintln(cli.Plain(c.ErrOrStderr()),
+					"mediator: records lack proofs, because the log cannot be read:", made.Unproven)
 			}
 			if cid != "" {
 				said += "; its CID is " + cid
@@ -125,17 +127,18 @@ With --car it also packs the file into a CAR, which any IPFS node imports. Publi
 				_, err := fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator:", said)
 				return err
 			}
-			return cli.Print(c, asJSON, exported{out, made.Records, made.LeftOut, made.Proven, cid}, said)
+			return cli.Print(c, exported{out, made.Records, made.LeftOut, made.Proven, cid}, said)
 		},
 	}
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	by.add(c)
 	from.Add(c)
 	f := c.Flags()
 	f.StringVar(&out, "out", "-", "the file to write, readable by its owner alone; - is standard output")
 	f.StringVar(&carFile, "car", "", "also pack the file of --out into this CAR file, for IPFS, and print its CID")
 	f.BoolVar(&receipts, "receipts", false, "write the interaction receipts of --session, and no records")
-	f.BoolVar(&closed, "closed", false, "with --receipts, leave out the receipts of posts; verify then calls them closed")
+	f.BoolVar(&closed, "closed", false,
+		"with --receipts, leave out the receipts of posts; verify then calls them closed")
 	return c
 }
 

@@ -45,7 +45,8 @@ func (f *judgeFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.manifest, "manifest", "manifest.yaml",
 		"the strict deployment manifest, beside those in the bundle's history")
 	c.Flags().StringArrayVar(&f.apiKeys, "api-keys", nil,
-		"[HOST=]FILE: a PEM file of the public keys with which the API at HOST, or any, signs its answers; repeat for more")
+		"[HOST=]FILE: a PEM file of the public keys with which the API at HOST, or any, signs its answers; repeat for "+
+			"more")
 	cli.FileFromDir(c, "manifest", devstack.ManifestFile)
 }
 

@@ -44,9 +44,11 @@ func TestRegistrarsBundle(t *testing.T) {
 		_, err := tx.ExecContext(ctx, `INSERT INTO files VALUES ('trust.json', $1)`, before)
 		return err
 	}), db.Close()))
-	_, err = keyring.NewRegistry(registry, signer.Options{Issuer: "registry", Audience: "verifiers", Lifetime: time.Hour,
-		Now: time.Now}, f.trust.Bundle).Revoke(t.Context(), []evidence.Revocation{{Kind: "key", ID: "runtime-key:v1",
-		Reason: "stolen", Expires: time.Now().Add(time.Hour).Unix()}}, func(string) {})
+	_, err = keyring.NewRegistry(registry, signer.Options{Issuer: "registry", Audience: "verifiers",
+		Lifetime: time.Hour,
+		Now:      time.Now}, f.trust.Bundle).Revoke(t.Context(),
+		[]evidence.Revocation{{Kind: "key", ID: "runtime-key:v1",
+			Reason: "stolen", Expires: time.Now().Add(time.Hour).Unix()}}, func(string) {})
 	check.Must(t, err)
 
 	c := &cobra.Command{}

@@ -36,9 +36,10 @@ type judgedPost struct {
 type judgedFile struct {
 	Authentic authentic `json:"authentic"`
 	logged
-	Roots        []judgedWith `json:"roots"`
-	Missing      []string     `json:"missing,omitempty"` // posts with a receipt and without a record, at most maxMissing
-	MissingCount int          `json:"missingCount"`      // of all such posts
+	Roots []judgedWith `json:"roots"`
+	// posts with a receipt and without a record, at most maxMissing
+	Missing      []string `json:"missing,omitempty"`
+	MissingCount int      `json:"missingCount"` // of all such posts
 	// Unproven says what no signature proves about the whole file.
 	Unproven               []string `json:"unproven"`
 	NonHumanIdentityProven bool     `json:"nonHumanIdentityProven"` // never
@@ -59,8 +60,8 @@ type authentic struct {
 }
 
 func (a authentic) String() string {
-	return fmt.Sprintf("%d verified, %d incomplete (their records say that the post was refused), %d REFUSED", a.Verified,
-		a.Incomplete, a.Refused)
+	return fmt.Sprintf("%d verified, %d incomplete (their records say that the post was refused), %d REFUSED",
+		a.Verified, a.Incomplete, a.Refused)
 }
 
 const maxMissing = 100
@@ -85,7 +86,7 @@ type judging struct {
 }
 
 // print verifies records. It prints the refused ones, or all as lines of JSON, and a summary.
-func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error], asJSON bool) error {
+func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error]) error {
 	j.count, j.used, j.unproven = make(map[archive.Outcome]int), make(map[*archive.Trust]bool), make(map[string]int)
 	out := cli.Plain(c.OutOrStdout())
 	for judged, err := range j.judge.Records(c.Context(), records) {
@@ -97,10 +98,11 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 			return err
 		}
 		switch {
-		case asJSON:
+		case cli.AsJSON(c):
 			err = cli.WriteJSONLine(c.OutOrStdout(), post)
 		case judged.Outcome == archive.Refused:
-			_, err = fmt.Fprintf(cli.Lines(out), "%s REFUSED at %s, %s: %s\n", post.ID, post.Check, post.Code, post.Detail)
+			_, err = fmt.Fprintf(cli.Lines(out), "%s REFUSED at %s, %s: %s\n", post.ID, post.Check, post.Code,
+				post.Detail)
 		}
 		if err != nil {
 			return err
@@ -116,7 +118,7 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 	unread := j.against()
 	s := j.summary()
 	var err error
-	if asJSON {
+	if cli.AsJSON(c) {
 		err = cli.WriteJSONLine(c.OutOrStdout(), map[string]judgedFile{"summary": s})
 	} else {
 		err = j.printSummary(out, s)
@@ -188,8 +190,8 @@ func (j *judging) printSummary(out io.Writer, s judgedFile) error {
 	for _, r := range s.Roots {
 		known := "no revocation list: what was revoked is not known"
 		if r.Revocations != nil {
-			known = fmt.Sprintf("the revocation list of %s and %d earlier ones: what any other list revokes is not known",
-				r.Revocations.Format(time.RFC3339), r.Earlier)
+			known = fmt.Sprintf("the revocation list of %s and %d earlier ones: what any other list revokes is not "+
+				"known", r.Revocations.Format(time.RFC3339), r.Earlier)
 		}
 		fmt.Fprintf(cli.Lines(&text), "Roots %s and %s, with %s.\n", r.Registry, r.Auditor, known)
 	}

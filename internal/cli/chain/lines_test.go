@@ -33,7 +33,8 @@ func TestTextsOfExports(t *testing.T) {
 		{"actionproof-evidence": map[string]int{"version": 1}},
 		{"roots": map[string]any{"registry": jwk(evidence.PurposeSignerCertificate),
 			"auditor": jwk(evidence.PurposeDeploymentCertificate)}},
-		{"record": ledger.Record{ID: forged, Manifest: forged, Artifacts: []ledger.Artifact{{Name: "grant", Token: forged}}}},
+		{"record": ledger.Record{ID: forged, Manifest: forged,
+			Artifacts: []ledger.Artifact{{Name: "grant", Token: forged}}}},
 		{"end": map[string]int{"records": 1}},
 	} {
 		check.Must(t, lines.Encode(line))

@@ -141,7 +141,8 @@ func (l logged) untampered() string {
 	u := l.Untampered
 	switch {
 	case u.Held > 0:
-		text := fmt.Sprintf("%d of %d records of posts that went out are the ones in the log %s", u.Held, u.Posts, u.Log)
+		text := fmt.Sprintf("%d of %d records of posts that went out are the ones in the log %s", u.Held, u.Posts,
+			u.Log)
 		if own := u.Held - l.Witnessed.Posts; own > 0 {
 			text += fmt.Sprintf("; of %d that is %s", own, operatorsWord)
 		}

@@ -25,7 +25,6 @@ func LogAudit() *cobra.Command {
 	var export string
 	var seen []string
 	var maxAge time.Duration
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "audit URL|DIR --policy FILE",
 		Short: "Replay a transparency log, and compare it with records",
@@ -73,7 +72,7 @@ Get the policy from the witnesses and not from the operator of the log.`,
 				l := loggedOf(j)
 				result.Records = &l
 			}
-			if err := cli.PrintText(c, asJSON, result, result.print); err != nil {
+			if err := cli.PrintText(c, result, result.print); err != nil {
 				return err
 			}
 			if len(r.Findings) > 0 || result.Records != nil && result.Records.refused() {
@@ -89,7 +88,7 @@ Get the policy from the witnesses and not from the operator of the log.`,
 	f.StringVar(&export, "records", "", "compare the log with the records in this export")
 	f.DurationVar(&maxAge, "max-age", 24*time.Hour, "how old the log's last entry may be")
 	f.StringArrayVar(&seen, "seen", nil, "a checkpoint of the log that somebody kept, also several times")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 

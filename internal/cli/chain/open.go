@@ -29,7 +29,6 @@ type opened struct {
 func Open() *cobra.Command {
 	var by judgeFlags
 	var policy, out string
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "open FILE", Short: "Open an export as a page that verifies it in the browser",
 		Example: `  mediator posts open march.jsonl.gz --registry registry.jwk --auditor auditor.jwk
@@ -67,10 +66,10 @@ current revocation list, but not its history. With --out nothing is opened.`,
 			if !made.Opened && out == "" {
 				said += ": open it in a browser"
 			}
-			return cli.Print(c, asJSON, made, said)
+			return cli.Print(c, made, said)
 		},
 	}
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	by.addPins(c)
 	c.Flags().StringVar(&policy, "log-policy", "", aboutLogPolicy)
 	c.Flags().StringVar(&out, "out", "", "the page to write, readable by its owner alone; - is standard output. "+

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
@@ -87,7 +85,7 @@ type verifiedReceipts struct {
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"` // never
 }
 
-func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, asJSON bool) error {
+func (by *verifier) receipts(in io.Reader, path string) error {
 	a, err := by.archive()
 	if err != nil {
 		return err
@@ -104,8 +102,8 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 	if v.Chain {
 		said = fmt.Sprintf("receipts 1 to %d of session %s are valid, and one chain\n", v.Number, session)
 		if v.Hidden > 0 {
-			said = fmt.Sprintf("receipts 1 to %d of session %s are one chain: %d are valid, and %d are closed; of those only "+
-				"that they exist is verified\n", v.Number, session, v.Number-v.Hidden, v.Hidden)
+			said = fmt.Sprintf("receipts 1 to %d of session %s are one chain: %d are valid, and %d are closed; of "+
+				"those only that they exist is verified\n", v.Number, session, v.Number-v.Hidden, v.Hidden)
 		}
 		if v.After > 0 {
 			said += fmt.Sprintf("%d closed ones follow them: nothing of those is verified, not even that they exist\n",
@@ -113,8 +111,8 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 		}
 		if v.Lost > 0 {
 			said += fmt.Sprintf(
-				"%d receipts after them were made under other roots, by the start after a crash, for calls that it lost\n",
-				v.Lost)
+				"%d receipts after them were made under other roots, by the start after a crash, for calls that it "+
+					"lost\n", v.Lost)
 		}
 		if v.Lost > 0 && !v.LostVerified {
 			said += "nothing of those is verified: their roots are not pinned\n"
@@ -126,7 +124,7 @@ func verifyReceipts(c *cobra.Command, by judgeFlags, in io.Reader, path string, 
 		}
 	}
 	said += fmt.Sprintf("agent %s of owner %s\nhead  %s\n", cli.Unbroken(v.Agent), v.Owner, v.Head)
-	return cli.Print(c, asJSON, v, said+whatReceiptsShow)
+	return cli.Print(by.c, v, said+whatReceiptsShow)
 }
 
 const whatReceiptsShow = `
@@ -149,7 +147,8 @@ func namedReceipts(named *archive.Interactions) string {
 	}
 	switch {
 	case named.Verified && named.First > 1:
-		return text + fmt.Sprintf(". The receipts from %d on are here and valid; those before are not here.\n", named.First)
+		return text + fmt.Sprintf(". The receipts from %d on are here and valid; those before are not here.\n",
+			named.First)
 	case named.Verified:
 		return text + ".\n"
 	case named.Number > 0 || len(named.OpenCalls) > 0:

@@ -44,7 +44,7 @@ func readScore(path string) (archive.Score, error) {
 	return s, nil
 }
 
-func verifyScore(c *cobra.Command, by judgeFlags, s archive.Score, asJSON bool) error {
+func (by *verifier) score(s archive.Score) error {
 	a, err := by.archive()
 	if err != nil {
 		return err
@@ -53,10 +53,11 @@ func verifyScore(c *cobra.Command, by judgeFlags, s archive.Score, asJSON bool) 
 	if err != nil {
 		return err
 	}
-	return printScore(c, claims, "the receipts are not here: give their file, and this one as --score", false, asJSON)
+	return printScore(by.c, claims, "the receipts are not here: give their file, and this one as --score", false)
 }
 
-func verifyScored(c *cobra.Command, by judgeFlags, in io.Reader, path string, s archive.Score, asJSON bool) error {
+// scored verifies the score of a session and its receipts, and computes the score again.
+func (by *verifier) scored(in io.Reader, path string, s archive.Score) error {
 	a, err := by.archive()
 	if err != nil {
 		return err
@@ -75,7 +76,8 @@ func verifyScored(c *cobra.Command, by judgeFlags, in io.Reader, path string, s 
 	case err != nil:
 		return err
 	case !j.Chain:
-		return cli.Usagef("%s does not begin with the first receipt of the session, so its score cannot be computed", path)
+		return cli.Usagef("%s does not begin with the first receipt of the session, so its score cannot be computed",
+			path)
 	}
 	if err := archive.ScoreOf(claims, session); err != nil {
 		return err
@@ -87,13 +89,13 @@ func verifyScored(c *cobra.Command, by judgeFlags, in io.Reader, path string, s 
 	if err != nil {
 		return err
 	}
-	return printScore(c, claims, why, why == "", asJSON)
+	return printScore(by.c, claims, why, why == "")
 }
 
-func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed, asJSON bool) error {
+func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed bool) error {
 	v := verifiedScore{
-		Session: claims.Session, Agent: claims.Agent, Owner: claims.Owner, Appraiser: claims.Issuer, Score: claims.Composite,
-		Band:   claims.Band,
+		Session: claims.Session, Agent: claims.Agent, Owner: claims.Owner, Appraiser: claims.Issuer,
+		Score: claims.Composite, Band: claims.Band,
 		Number: claims.HeadNumber, Closed: claims.Closed, Computed: computed, NotComputed: why, Probabilistic: true,
 	}
 	said := []string{cli.Unbroken(fmt.Sprintf("the score %.1f (%s) of session %s is signed by the appraiser %s",
@@ -107,7 +109,7 @@ func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed, 
 		said = append(said, "the session was not closed: its score can have changed since")
 	}
 	said = append(said, cli.Unbroken(fmt.Sprintf("agent %s of owner %s", v.Agent, v.Owner)), whatScoresShow)
-	return cli.Print(c, asJSON, v, strings.Join(said, "\n"))
+	return cli.Print(c, v, strings.Join(said, "\n"))
 }
 
 const whatScoresShow = `

@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
@@ -25,10 +24,8 @@ import (
 
 // Verify returns the command that verifies everything that the mediator or a node signs.
 func Verify() *cobra.Command {
-	var by judgeFlags
-	var log logFlags
+	var v verifier
 	var copied, scored string
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "verify [FILE]",
 		Short: "Verify a record, an export, receipts, a manifest, or what a node has signed, with public keys alone",
@@ -62,8 +59,9 @@ transparency log holds the same records (untampered), which witnesses saw it (wi
 that are missing here (complete; --since and --until name the period). Challenge tokens and capabilities are secrets of
 their gate, and are not verified here (challenge verify, capability verify).`,
 		RunE: func(c *cobra.Command, args []string) error {
+			v.c = c
 			if copied != "" {
-				return verifyCopy(c, by, log, copied, asJSON)
+				return v.copied(copied)
 			}
 			in, done, err := openInput(c, args[0])
 			if err != nil {
@@ -72,29 +70,36 @@ their gate, and are not verified here (challenge verify, capability verify).`,
 			defer done()
 			switch {
 			case archive.IsExport(in):
-				return verifyExport(c, by, log, in, asJSON)
+				return v.export(in)
 			case scored != "":
 				s, err := readScore(scored)
 				if err != nil {
 					return err
 				}
-				return verifyScored(c, by, in, args[0], s, asJSON)
+				return v.scored(in, args[0], s)
 			case areReceipts(in):
-				return verifyReceipts(c, by, in, args[0], asJSON)
+				return v.receipts(in, args[0])
 			case isYAML(args[0]):
-				return verifyManifest(c, by.trust, args[0], asJSON)
+				return v.deployment(args[0])
 			}
-			return verifyRecord(c, by, log, in, args[0], asJSON)
+			return v.record(in, args[0])
 		},
 	}
-	cli.JSONFlag(c, &asJSON)
-	by.add(c)
-	log.add(c)
+	cli.JSONFlag(c)
+	v.judgeFlags.add(c)
+	v.log.add(c)
 	f := c.Flags()
 	f.StringVar(&copied, "ledger", "", "verify the records that the flags select in this copy of a ledger's "+
 		"file, or in the database whose DSN is in this file")
 	f.StringVar(&scored, "score", "", "the score (reputation show score) of the session whose receipts FILE has")
 	return c
+}
+
+// verifier is the command with its flags.
+type verifier struct {
+	judgeFlags
+	log logFlags
+	c   *cobra.Command
 }
 
 // isYAML reports whether a file is a manifest: verify reads no other YAML.
@@ -109,12 +114,12 @@ type certifiedDeployment struct {
 	Until        time.Time `json:"until"`
 }
 
-func verifyManifest(c *cobra.Command, trust config.Trust, path string, asJSON bool) error {
+func (by *verifier) deployment(path string) error {
 	_, strict, err := deployed.ReadAuditedManifest(path)
 	if err != nil {
 		return err
 	}
-	v, b, err := deployed.OfflineVerifier(trust.Registry, trust.Auditor, trust.Bundle, strict, time.Now)
+	v, b, err := deployed.OfflineVerifier(by.trust.Registry, by.trust.Auditor, by.trust.Bundle, strict, time.Now)
 	if err != nil {
 		return err
 	}
@@ -123,7 +128,7 @@ func verifyManifest(c *cobra.Command, trust config.Trust, path string, asJSON bo
 		return err
 	}
 	holds := certifiedDeployment{cert.DeploymentID, cert.ManifestHash, strict.Until(cert)}
-	return cli.Print(c, asJSON, holds,
+	return cli.Print(by.c, holds,
 		fmt.Sprintf("the certificate of deployment %s is good until %s", holds.DeploymentID, cli.Time(holds.Until)))
 }
 
@@ -150,21 +155,21 @@ func isCapability(raw []byte) bool {
 	return printed.Capability != "" || archive.TypeOf(strings.TrimSpace(string(raw))) == evidence.CapabilityKind().Typ
 }
 
-func verifyRecord(c *cobra.Command, by judgeFlags, log logFlags, in io.Reader, path string, asJSON bool) error {
+func (by *verifier) record(in io.Reader, path string) error {
 	raw, err := files.ReadAll(in, path, files.MaxInput)
 	if err != nil {
 		return err
 	}
 	if !isRecord(raw) {
 		if s, ok := archive.ParseScore(raw); ok {
-			return verifyScore(c, by, s, asJSON)
+			return by.score(s)
 		}
 		if token, ok := appraisalIn(raw); ok {
-			return verifyAppraisal(c, by, raw, token, asJSON)
+			return by.appraisal(raw, token)
 		}
 		if isCapability(raw) {
-			return cli.Usagef("%s is a capability, which takes the gate's secret to verify: see mediator capability verify",
-				path)
+			return cli.Usagef("%s is a capability, which takes the gate's secret to verify: see mediator capability "+
+				"verify", path)
 		}
 	}
 	p, err := archive.ParseRecord(raw, path)
@@ -175,23 +180,20 @@ func verifyRecord(c *cobra.Command, by judgeFlags, log logFlags, in io.Reader, p
 	if err != nil {
 		return err
 	}
-	j, err := log.judge()
+	j, err := by.log.judge()
 	if err != nil {
 		return err
 	}
-	v, err := a.Of(p.Record).Verify(c.Context(), p.Record, archive.ReceiptsOf(p.Receipts), time.Now())
+	v, err := a.Of(p.Record).Verify(by.c.Context(), p.Record, archive.ReceiptsOf(p.Receipts), time.Now())
 	if err != nil {
 		return err
 	}
 	j.Add(p.Record, p.Proofs)
-	unread := log.against(c, j, time.Time{}, time.Time{})
+	unread := by.log.against(by.c, j, time.Time{}, time.Time{})
 	l := loggedOf(j)
-	if asJSON {
-		err = cli.WriteJSON(c.OutOrStdout(), verifiedRecord{Checks: v.Checks, Whole: v.Whole,
-			Interactions: v.Interactions, Unproven: v.Unproven, Outcome: v.Word(p.Record), logged: l})
-	} else {
-		printVerified(cli.Plain(c.OutOrStdout()), p.Record, v, l)
-	}
+	err = cli.PrintText(by.c, verifiedRecord{Checks: v.Checks, Whole: v.Whole,
+		Interactions: v.Interactions, Unproven: v.Unproven, Outcome: v.Word(p.Record), logged: l},
+		func(w io.Writer) error { printVerified(w, p.Record, v, l); return nil })
 	switch {
 	case err != nil:
 		return err
@@ -222,15 +224,17 @@ func printVerified(out io.Writer, p ledger.Record, v archive.Verdict, l logged) 
 	}
 	fmt.Fprintln(out)
 	fmt.Fprintf(cli.Lines(out), "The outcome is %s.\n", v.Word(p))
-	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ", strings.Join(v.Unproven, ", "),
-		".\n", whatVerifies)
+	fmt.Fprint(out, namedReceipts(v.Interactions), "\nNot proven, the record's own word: ",
+		strings.Join(v.Unproven, ", "), ".\n", whatVerifies)
 }
 
 type verifiedRecord struct {
-	Checks                 []ledger.Check `json:"checks"`
-	Whole                  bool           `json:"whole"`                  // every artifact of the chain is there and valid
-	NonHumanIdentityProven bool           `json:"nonHumanIdentityProven"` // never
-	Unproven               []string       `json:"unproven,omitempty"`     // members of the record that no signature holds
+	Checks []ledger.Check `json:"checks"`
+	// every artifact of the chain is there and valid
+	Whole                  bool `json:"whole"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"` // never
+	// members of the record that no signature holds
+	Unproven []string `json:"unproven,omitempty"`
 
 	logged
 	Outcome string `json:"outcome"` // whose word it is
@@ -246,7 +250,7 @@ No chain shows that no human was involved anywhere.
 nonHumanIdentityProven: false
 `
 
-func verifyExport(c *cobra.Command, by judgeFlags, log logFlags, in *bufio.Reader, asJSON bool) error {
+func (by *verifier) export(in *bufio.Reader) error {
 	period, err := by.selected.Parse(time.Now())
 	if err != nil {
 		return err
@@ -255,41 +259,42 @@ func verifyExport(c *cobra.Command, by judgeFlags, log logFlags, in *bufio.Reade
 	if err != nil {
 		return err
 	}
-	own, err := by.pins(c)
+	own, err := by.pins(by.c)
 	if err != nil {
 		return fmt.Errorf("%s: %w", unreadablePins, err)
 	}
-	l, err := log.judge()
+	l, err := by.log.judge()
 	if err != nil {
 		return err
 	}
 	a := r.Archive().Pinned(own)
 	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), unasked: r.Unasked, log: l, proofs: r.Proofs,
-		against: func() error { return log.against(c, l, period.Since, period.Until) }}
-	return j.print(c, r.Records(), asJSON)
+		against: func() error { return by.log.against(by.c, l, period.Since, period.Until) }}
+	return j.print(by.c, r.Records())
 }
 
-func verifyCopy(c *cobra.Command, by judgeFlags, log logFlags, copied string, asJSON bool) error {
-	from := records.Source{Ledger: copied}
-	s, a, err := by.selection(c, from)
+// copied verifies the records in a copy of a ledger.
+func (by *verifier) copied(path string) error {
+	from := records.Source{Ledger: path}
+	s, a, err := by.selection(by.c, from)
 	defer by.done()
 	if err != nil {
 		return err
 	}
-	l, err := log.judge()
+	l, err := by.log.judge()
 	if err != nil {
 		return err
 	}
-	r, err := from.Open(c.Context())
+	r, err := from.Open(by.c.Context())
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	proofs, err := r.Proofs(c.Context())
+	proofs, err := r.Proofs(by.c.Context())
 	if err != nil {
 		return err
 	}
 	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), log: l, proofs: proofs,
-		against: func() error { return log.against(c, l, s.Since, s.Until) }}
-	return j.print(c, r.Selected(c.Context(), s), asJSON)
+		against: func() error { return by.log.against(by.c, l, s.Since, s.Until) }}
+	return j.print(by.c, r.Selected(by.c.Context(), s))
 }

@@ -187,8 +187,8 @@ refuses such a capability, and so does --require-consumed.`,
 				return err
 			}
 			claims, key, err := challenge.VerifyCapability(s, capability, challenge.WantCapability{
-				Issuer: cliIssuer, Binding: b, MaxAge: evidence.CapabilityKind().MaxLifetime, AllowUnconsumed: !consumed,
-				Now: time.Now(), Skew: evidence.DefaultSkew,
+				Issuer: cliIssuer, Binding: b, MaxAge: evidence.CapabilityKind().MaxLifetime,
+				AllowUnconsumed: !consumed, Now: time.Now(), Skew: evidence.DefaultSkew,
 			})
 			return verdict{OK: true, ChallengeID: claims.ChallengeID, CapabilityID: claims.ID,
 				ConsumeKey: key.Kind + ":" + key.ID, ExpiresAt: claims.Expires,
@@ -217,7 +217,8 @@ func readCapability(c *cobra.Command, file string) (string, error) {
 		return "", fmt.Errorf("%s is not what mediator challenge verify prints: %w", file, err)
 	}
 	if v.Capability == "" {
-		return "", fmt.Errorf("%s holds no capability: the response was refused, or its challenge is bound to nothing", file)
+		return "", fmt.Errorf("%s holds no capability: the response was refused, or its challenge is bound to nothing",
+			file)
 	}
 	return v.Capability, nil
 }

@@ -30,7 +30,8 @@ type secretFlags struct {
 func (s *secretFlags) add(c *cobra.Command) {
 	s.c = c
 	c.Flags().StringVar(&s.secret, "secret", "",
-		"the shared secret, at least 32 bytes; it shows in the process list, so prefer "+secretVariable+" or --secret-file")
+		"the shared secret, at least 32 bytes; it shows in the process list, so prefer "+secretVariable+" or "+
+			"--secret-file")
 	c.Flags().StringVar(&s.file, "secret-file", "", "file that holds the shared secret")
 }
 
@@ -80,7 +81,8 @@ func (f *bindingFlags) read() (evidence.Binding, error) {
 		}
 	}
 	if err := f.b.Check(); err != nil {
-		return evidence.Binding{}, cli.Usagef("%v; a binding takes --subject, --action, --resource and --content-hash", err)
+		return evidence.Binding{}, cli.Usagef("%v; a binding takes --subject, --action, --resource and --content-hash",
+			err)
 	}
 	return f.b, nil
 }

@@ -23,7 +23,6 @@ type auditFlags struct {
 	keys         []string
 	since, until string
 	device       string
-	asJSON       bool
 }
 
 func vaultAudit() *cobra.Command {
@@ -60,7 +59,7 @@ session's chain shows them, nor are a node's scores, because no post rests on th
 	f.StringVar(&a.until, "until", "",
 		"only what was signed before this time; a minute ago if empty, since posts under way have no record yet")
 	f.StringVar(&a.device, "device", "file", "path of the audit device")
-	cli.JSONFlag(c, &a.asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 
@@ -104,7 +103,7 @@ func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison,
 	record *records.Reader) error {
 	table := &differenceTable{out: cli.Plain(c.OutOrStdout())}
 	comparison.Found = table.add
-	if a.asJSON {
+	if cli.AsJSON(c) {
 		comparison.Found = func(d vaultaudit.Difference) error { return cli.WriteJSONLine(c.OutOrStdout(), d) }
 	}
 	summary, err := comparison.Run(c.Context(), logs,
@@ -113,7 +112,7 @@ func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison,
 		return err
 	}
 	end := table.end
-	if a.asJSON {
+	if cli.AsJSON(c) {
 		end = func(s vaultaudit.Summary) error {
 			return cli.WriteJSONLine(c.OutOrStdout(), map[string]vaultaudit.Summary{"summary": s})
 		}
@@ -174,10 +173,10 @@ func (t *differenceTable) end(s vaultaudit.Summary) error {
 	if !s.Since.IsZero() {
 		since = cli.Time(s.Since)
 	}
-	fmt.Fprintf(t.out, "from %s until %s: %d signatures in Vault's log, %d artifacts in the record, %d in both\n", since,
-		cli.Time(s.Until), s.Signatures, s.Artifacts, s.Matched)
+	fmt.Fprintf(t.out, "from %s until %s: %d signatures in Vault's log, %d artifacts in the record, %d in both\n",
+		since, cli.Time(s.Until), s.Signatures, s.Artifacts, s.Matched)
 	_, err := fmt.Fprintf(t.out,
-		"only in Vault's log: %d; only in the record: %d; made again over the same: %d; by keys that were not compared: %d\n",
-		s.OnlyVault, s.OnlyRecord, s.Repeated, s.OtherKeys)
+		"only in Vault's log: %d; only in the record: %d; made again over the same: %d; by keys that were not "+
+			"compared: %d\n", s.OnlyVault, s.OnlyRecord, s.Repeated, s.OtherKeys)
 	return err
 }

@@ -19,7 +19,6 @@ type bootstrapFlags struct {
 	vaultFlags
 	print, apply     bool
 	deliver          string // a process
-	asJSON           bool
 	auth, mount, dir string
 	roots            bool
 	wrap             time.Duration
@@ -59,11 +58,11 @@ process, in files that replace the old ones: copy them to the process.`,
 			}
 			if b.print {
 				commands := plan.Commands()
-				return cli.Print(c, b.asJSON, commands, strings.Join(commands, "\n"))
+				return cli.Print(c, commands, strings.Join(commands, "\n"))
 			}
 			return b.do(func(administrator *api.Client) error {
 				done, err := plan.Apply(c.Context(), administrator)
-				return errors.Join(cli.PrintText(c, b.asJSON, done, func(w io.Writer) error {
+				return errors.Join(cli.PrintText(c, done, func(w io.Writer) error {
 					for _, d := range done {
 						if _, err := fmt.Fprintln(w, d); err != nil {
 							return err
@@ -80,7 +79,7 @@ process, in files that replace the old ones: copy them to the process.`,
 	f.BoolVar(&b.apply, "apply", false, "carry them out")
 	f.StringVar(&b.deliver, "deliver", "",
 		"make new secret ids for the roles of a process: trigger, control, serve, reputation, registry or auditor")
-	cli.JSONFlag(c, &b.asJSON)
+	cli.JSONFlag(c)
 	f.BoolVar(&b.roots, "roots", false, "include the registry's and the auditor's keys")
 	f.StringVar(&b.auth, "auth", "approle", "how roles log in: approle or kubernetes")
 	f.StringVar(&b.mount, "auth-mount", "", "mount of the auth method; its own name if empty")

@@ -24,7 +24,7 @@ func CA() *cobra.Command {
 func caInit() *cobra.Command {
 	var path, dir string
 	var lifetime time.Duration
-	var unconstrained, asJSON bool
+	var unconstrained bool
 	c := &cobra.Command{
 		Use: "init --dir DIR", Short: "Make an interception CA that outlives a restart", Args: cli.NoArgs,
 		Example: `  mediator ca init --dir ca --config mediator.yaml`,
@@ -36,7 +36,7 @@ its own.`,
 			o := intercept.CAOptions{Lifetime: lifetime, Now: time.Now}
 			switch {
 			case path != "":
-				c, err := config.LoadSidecar(path)
+				c, err := config.Load[config.Sidecar](path)
 				if err != nil {
 					return err
 				}
@@ -44,20 +44,21 @@ its own.`,
 					return err
 				}
 			case !unconstrained:
-				return cli.Usagef("mediator ca init needs --config, for the hosts that the CA is good for, or --unconstrained")
+				return cli.Usagef("mediator ca init needs --config, for the hosts that the CA is good for, or " +
+					"--unconstrained")
 			}
 			ca, err := intercept.CreateCA(dir, o)
 			if err != nil {
 				return err
 			}
 			until := ca.Expires().UTC()
-			return cli.Print(c, asJSON, madeCA{dir, until},
+			return cli.Print(c, madeCA{dir, until},
 				fmt.Sprintf("made a CA in %s, good until %s", dir, until.Format(time.RFC3339)))
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "the CA's folder (required)")
 	cli.Required(c, "dir")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	c.Flags().StringVar(&path, "config", "", "the sidecar's configuration file")
 	c.Flags().BoolVar(&unconstrained, "unconstrained", false, "make a CA that is good for every host")
 	c.Flags().DurationVar(&lifetime, "lifetime", 30*24*time.Hour, "how long the CA is good for")

@@ -48,7 +48,7 @@ func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*keyrin
 func keysCertify() *cobra.Command {
 	var from []string
 	var r registryFlags
-	var notAgent, notUsers, watch, asJSON bool
+	var notAgent, notUsers, watch bool
 	c := &cobra.Command{
 		Use:   "certify --registry-key FILE --from unix:PATH|file:PATH --bundle FILE",
 		Short: "Certify the keys of running processes into the trust bundle", Args: cli.NoArgs,
@@ -87,7 +87,7 @@ certificates end. It certifies no other role, issuer or key of a process (roles_
 			if err == nil || made.Certified > 0 {
 				warn(c, r.bundle, made)
 				err = errors.Join(
-					cli.Print(c, asJSON, made, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out",
+					cli.Print(c, made, fmt.Sprintf("certified %d keys into %s; %d certificates stay, %d are left out",
 						made.Certified, r.bundle, made.Kept, made.Dropped)), err)
 			}
 			if err != nil && !(watch && made.Certified+made.Disputed > 0) { // a watch goes on
@@ -109,7 +109,7 @@ certificates end. It certifies no other role, issuer or key of a process (roles_
 	c.Flags().BoolVar(&notAgent, "not-accessible-to-agent", false, "declare that the agent cannot reach the keys")
 	c.Flags().BoolVar(&notUsers, "not-accessible-to-users", false, "declare that users cannot reach the keys")
 	c.Flags().BoolVar(&watch, "watch", false, "go on, and certify anew whenever a key is rotated or retired")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 
@@ -138,10 +138,11 @@ func warn(c *cobra.Command, bundle string, done keyring.Certification) {
 	}
 	if done.Waiting > 0 {
 		fmt.Fprintf(w,
-			"%d new versions get no certificate yet, because their keys have many certified versions: certify again in 15 "+
-				"minutes, or retire versions\n", done.Waiting)
+			"%d new versions get no certificate yet, because their keys have many certified versions: certify again "+
+				"in 15 minutes, or retire versions\n", done.Waiting)
 	}
 	if done.Full > 0.5 {
-		fmt.Fprintf(w, "%s is %.0f %% full: when it is full, no more keys are certified into it\n", bundle, 100*done.Full)
+		fmt.Fprintf(w, "%s is %.0f %% full: when it is full, no more keys are certified into it\n", bundle,
+			100*done.Full)
 	}
 }

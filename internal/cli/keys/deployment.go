@@ -22,7 +22,7 @@ func Deployment() *cobra.Command {
 const oneManifest = "the path of one manifest"
 
 func deploymentHash() *cobra.Command {
-	var asJSON, canonical bool
+	var canonical bool
 	c := &cobra.Command{
 		Use: "hash FILE", Short: "Print the hash of a manifest, or one that a manifest pins",
 		Args: cli.ExactArgs(1, "a manifest, a policy file, or the configuration of a sidecar"),
@@ -48,17 +48,18 @@ verifiers without a YAML reader.`,
 				}
 				return err
 			}
-			return cli.Print(c, asJSON, map[string]string{"hash": h}, h)
+			return cli.Print(c, map[string]string{"hash": h}, h)
 		},
 	}
-	cli.JSONFlag(c, &asJSON)
-	c.Flags().BoolVar(&canonical, "canonical", false, "print the manifest as canonical JSON, which APIs that verify read")
+	cli.JSONFlag(c)
+	c.Flags().BoolVar(&canonical, "canonical", false,
+		"print the manifest as canonical JSON, which APIs that verify read")
 	return c
 }
 
 func deploymentCertify() *cobra.Command {
 	var keyFile, issuer, audience, bundleFile string
-	var renew, asJSON bool
+	var renew bool
 	var lifetime time.Duration
 	c := &cobra.Command{
 		Use:   "certify FILE --auditor-key FILE --bundle FILE",
@@ -73,7 +74,8 @@ the certificate ends.
 			if err != nil {
 				return err
 			}
-			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(), evidence.PurposeDeploymentCertificate)
+			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(),
+				evidence.PurposeDeploymentCertificate)
 			if err != nil {
 				return err
 			}
@@ -92,11 +94,11 @@ the certificate ends.
 				return err
 			}
 			done := certifiedDeployment{DeploymentID: m.DeploymentID, Manifest: m.Hash(), Until: until}
-			return cli.Print(c, asJSON, done, fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest,
+			return cli.Print(c, done, fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest,
 				bundleFile, until.Format(time.RFC3339)))
 		},
 	}
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	f := c.Flags()
 	f.StringVar(&keyFile, "auditor-key", "",
 		"the auditor's private JWK, or a .yaml file that names its key in Vault or in a token (required)")

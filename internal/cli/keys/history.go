@@ -2,7 +2,6 @@ package keys
 
 import (
 	"errors"
-	"io"
 	"os"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 
 func keysHistory() *cobra.Command {
 	var registry, bundle, mount, since, until string
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "history [LOG...]", Short: "List who has certified, retired, revoked and rotated which keys, and when",
 		Example: `  mediator keys history --dir .mediator
@@ -44,18 +42,22 @@ files of Vault's audit log, with the name and the address of the token.`,
 				}
 				events = append(events, rotated...)
 			}
-			listed := []keyring.Event{}
+			var listed []keyring.Event
 			for _, e := range keyring.Sorted(events) {
 				if !e.Time.Before(from) && e.Time.Before(to) {
 					listed = append(listed, e)
 				}
 			}
-			return cli.PrintText(c, asJSON, listed, func(w io.Writer) error { return printEvents(w, listed) })
+			return cli.PrintTable(c, listed, func(e keyring.Event) []any {
+				return []any{e.Time.Format(time.RFC3339), e.Change, e.KeyID, cli.OrDash(e.Purpose), e.By,
+					cli.OrDash(e.Reason)}
+			}, "TIME", "CHANGE", "KEY", "ROLE", "BY", "REASON")
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&bundle, "bundle", "", "the trust bundle (required)")
-	f.StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle (required)")
+	f.StringVar(&registry, "registry", "",
+		"the public file of the key registry, which has signed the bundle (required)")
 	f.StringVar(&since, "since", "",
 		"only what happened at this time or later: a time, a date, or how long ago, as for posts list")
 	f.StringVar(&until, "until", "", "only what happened before this time")
@@ -64,7 +66,7 @@ files of Vault's audit log, with the name and the address of the token.`,
 	cli.Required(c, "registry")
 	cli.FileFromDir(c, "bundle", devstack.BundleFile)
 	cli.FileFromDir(c, "registry", devstack.RegistryFile)
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 
@@ -80,15 +82,8 @@ func loggedRotations(c *cobra.Command, path, mount string) (events []keyring.Eve
 			return nil, err
 		}
 		events = append(events,
-			keyring.Event{Time: r.Time, Change: keyring.EventRotated, KeyID: r.Key, By: r.By + " from " + cli.OrDash(r.Remote)})
+			keyring.Event{Time: r.Time, Change: keyring.EventRotated, KeyID: r.Key, By: r.By + " from " +
+				cli.OrDash(r.Remote)})
 	}
 	return events, nil
-}
-
-func printEvents(w io.Writer, events []keyring.Event) error {
-	t := cli.Table(w, "TIME", "CHANGE", "KEY", "ROLE", "BY", "REASON")
-	for _, e := range events {
-		t.Row(e.Time.Format(time.RFC3339), e.Change, e.KeyID, cli.OrDash(e.Purpose), e.By, cli.OrDash(e.Reason))
-	}
-	return t.Flush()
 }

@@ -64,8 +64,8 @@ func sayUnread(c *cobra.Command, roles []daemon.RoleDocument) (err error) {
 	w := cli.Lines(c.ErrOrStderr())
 	for _, r := range roles {
 		if r.Unread != nil {
-			fmt.Fprintf(w, "the key %s of the role %s cannot be read: %s (%s)\n", r.Unread.Name, r.Purpose, r.Unread.Because,
-				r.Unread.Code)
+			fmt.Fprintf(w, "the key %s of the role %s cannot be read: %s (%s)\n", r.Unread.Name, r.Purpose,
+				r.Unread.Because, r.Unread.Code)
 			err = cli.ErrRefused
 		}
 	}

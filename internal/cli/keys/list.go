@@ -1,9 +1,9 @@
 package keys
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
@@ -22,7 +22,7 @@ import (
 func keysList() *cobra.Command {
 	var from, records []string
 	var registry, bundle string
-	var asJSON, publication, jwks bool
+	var publication, jwks bool
 	c := &cobra.Command{
 		Use: "list --from unix:PATH", Short: "List what is known of each version of each key", Args: cli.NoArgs,
 		Example: `  mediator keys list --dir .mediator
@@ -71,24 +71,22 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 			if err := addUse(c, versions, records); err != nil {
 				refused = err
 			}
-			if err := cli.PrintText(c, asJSON, append([]keyring.Version{}, versions...), func(w io.Writer) error {
-				return printVersions(w, versions)
-			}); err != nil {
-				return err
-			}
-			return refused
+			return cmp.Or(cli.PrintTable(c, versions, row, "KEY", "ROLE", "STATE", "SIGNS NOW", "CREATED",
+				"CERTIFIED UNTIL",
+				"FIRST POST", "LAST POST", "POSTS", "CUSTODY", "EXPORTABLE", "ISSUER", "PROCESS"), refused)
 		},
 	}
 	fromOrDirFlag(c, &from, orFile)
 	c.Flags().StringVar(&bundle, "bundle", "", "the trust bundle, to say what is certified, retired and revoked")
 	c.Flags().StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle")
 	c.Flags().StringArrayVar(&records, "record", nil,
-		"internal endpoint of a sidecar, unix:PATH, whose record says what each version has signed; once for each record")
+		"internal endpoint of a sidecar, unix:PATH, whose record says what each version has signed; once for each "+
+			"record")
 	cli.FileFromDir(c, "bundle", devstack.BundleFile)
 	cli.FileFromDir(c, "registry", devstack.RegistryFile)
 	cli.FromDir(c, "record", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
 	cli.FromContext(c, "record", func(of *config.Context) []string { return of.Named(of.Admin) })
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	c.Flags().BoolVar(&publication, "publication", false, "print as JSON what keys certify asks the processes for")
 	c.Flags().BoolVar(&jwks, "jwks", false, "print the public keys alone, as a JWKS for verifiers")
 	c.MarkFlagsMutuallyExclusive("publication", "jwks", "bundle")
@@ -120,7 +118,8 @@ func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
 	for _, one := range at {
 		uses, err := admin.KeyUses(c.Context(), one)
 		if err != nil {
-			fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "the record at %s cannot be read: %v%s\n", one, err, daemon.CodeOf(err))
+			fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "the record at %s cannot be read: %v%s\n", one, err,
+				daemon.CodeOf(err))
 			return cli.ErrRefused
 		}
 		all = append(all, uses...)
@@ -131,26 +130,22 @@ func addUse(c *cobra.Command, versions []keyring.Version, at []string) error {
 	return nil
 }
 
-func printVersions(w io.Writer, versions []keyring.Version) error {
-	t := cli.Table(w, "KEY", "ROLE", "STATE", "SIGNS NOW", "CREATED", "CERTIFIED UNTIL", "FIRST POST", "LAST POST",
-		"POSTS", "CUSTODY", "EXPORTABLE", "ISSUER", "PROCESS")
-	for _, v := range versions {
-		signs := ""
-		if v.Signs != nil {
-			signs = map[bool]string{true: "yes", false: "no"}[*v.Signs]
-		}
-		var first, last *time.Time
-		posts := ""
-		if use := v.Use; use != nil {
-			posts = strconv.FormatInt(use.Posts, 10)
-			if use.Posts > 0 {
-				first, last = &use.First, &use.Last
-			}
-		}
-		t.Row(v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs), timeOrDash(v.Created), timeOrDash(v.Until),
-			timeOrDash(first), timeOrDash(last), cli.OrDash(posts), v.Custody, v.Exportable, v.Issuer, cli.OrDash(v.Process))
+func row(v keyring.Version) []any {
+	signs := ""
+	if v.Signs != nil {
+		signs = map[bool]string{true: "yes", false: "no"}[*v.Signs]
 	}
-	return t.Flush()
+	var first, last *time.Time
+	posts := ""
+	if use := v.Use; use != nil {
+		posts = strconv.FormatInt(use.Posts, 10)
+		if use.Posts > 0 {
+			first, last = &use.First, &use.Last
+		}
+	}
+	return []any{v.KeyID, v.Purpose, cli.OrDash(v.State), cli.OrDash(signs), timeOrDash(v.Created), timeOrDash(v.Until),
+		timeOrDash(first), timeOrDash(last), cli.OrDash(posts), v.Custody, v.Exportable, v.Issuer,
+		cli.OrDash(v.Process)}
 }
 
 func timeOrDash(t *time.Time) string {

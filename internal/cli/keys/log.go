@@ -21,7 +21,6 @@ import (
 // LogKey returns the command that prints the key of the transparency log.
 func LogKey() *cobra.Command {
 	var path, tokenFile string
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "key --config FILE", Short: "Print the public key of the transparency log", Args: cli.NoArgs,
 		Example: `  mediator log key --config mediator.yaml
@@ -43,12 +42,12 @@ that may read the key instead. With custody in memory it makes the key, unless t
 			if err != nil {
 				return err
 			}
-			return cli.Print(c, asJSON, keys, strings.Join(keys, "\n"))
+			return cli.Print(c, keys, strings.Join(keys, "\n"))
 		},
 	}
 	cli.ConfigFlag(c, &path, "mediator.yaml")
 	c.Flags().StringVar(&tokenFile, "token-file", "", "file with a token of Vault that may read the key")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 

@@ -27,7 +27,6 @@ func SignRules() *cobra.Command {
 	var keyFile, out string
 	var also []string
 	var lifetime time.Duration
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "sign FILE --auditor-key FILE", Short: "Sign rules, and the manifests that they name",
 		Args: cli.ExactArgs(1, "the path of one file of rules, or - for a rendered chart on standard input"),
@@ -53,7 +52,8 @@ certificate ends earlier if the manifest says so.`,
 			if err != nil {
 				return err
 			}
-			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(), evidence.PurposeDeploymentCertificate)
+			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(),
+				evidence.PurposeDeploymentCertificate)
 			if err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ certificate ends earlier if the manifest says so.`,
 			for _, m := range manifests {
 				done.Manifests = append(done.Manifests, m.Hash())
 			}
-			return cli.Print(c, asJSON, done, fmt.Sprintf("signed %d rules, serial number %d, into %s; they hold until %s",
+			return cli.Print(c, done, fmt.Sprintf("signed %d rules, serial number %d, into %s; they hold until %s",
 				done.Rules, done.Serial, out, done.Until.Format(time.RFC3339)))
 		},
 	}
@@ -85,6 +85,6 @@ certificate ends earlier if the manifest says so.`,
 		"the environment hash of another program that may run, added to alsoEnvironmentHashes")
 	f.DurationVar(&lifetime, "lifetime", 90*24*time.Hour, "how long the rules hold")
 	cli.Required(c, "auditor-key")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }

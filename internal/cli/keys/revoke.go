@@ -21,7 +21,6 @@ func keysRevoke() *cobra.Command {
 	var keys, artifacts []string
 	var reason string
 	var keep time.Duration
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "revoke --registry-key FILE --bundle FILE --key KID --artifact ID --reason TEXT",
 		Short: "Revoke keys and artifacts, in the trust bundle's revocation list", Args: cli.NoArgs,
@@ -48,12 +47,14 @@ manifest that demands a fresh one.`,
 			}{{evidence.RevokedKey, keys}, {evidence.RevokedArtifact, artifacts}} {
 				for _, id := range ids.list {
 					add = append(add,
-						evidence.Revocation{Expires: time.Now().Add(keep).Unix(), ID: id, Kind: ids.kind, Reason: reason})
+						evidence.Revocation{Expires: time.Now().Add(keep).Unix(), ID: id, Kind: ids.kind,
+							Reason: reason})
 				}
 			}
 			entries, err := registry.Revoke(c.Context(), add, func(kid string) {
 				fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
-					"no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n", r.bundle, kid)
+					"no certificate in %s is for key %s: check how it is written, unless it is a root's or retired\n",
+					r.bundle, kid)
 			})
 			if err != nil {
 				return err
@@ -63,11 +64,11 @@ manifest that demands a fresh one.`,
 				fmt.Fprintf(cli.Lines(&text), "%s %s until %s: %s\n", e.Kind, e.ID, cli.Seconds(e.Expires), e.Reason)
 			}
 			fmt.Fprintf(&text, "%d entries in the revocation list of %s", len(entries), r.bundle)
-			return cli.Print(c, asJSON, revoked{r.bundle, entries}, text.String())
+			return cli.Print(c, revoked{r.bundle, entries}, text.String())
 		},
 	}
 	r.add(c)
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	f := c.Flags()
 	f.StringArrayVar(&keys, "key", nil, "kid or key name to revoke; once for each")
 	f.StringArrayVar(&artifacts, "artifact", nil, "jti of an artifact to revoke; once for each")

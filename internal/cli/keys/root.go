@@ -26,10 +26,10 @@ type madeRoot struct {
 
 func keysRoot() *cobra.Command {
 	var name, out, held string
-	var postQuantum, asJSON bool
+	var postQuantum bool
 	c := &cobra.Command{
-		Use: "root --name NAME --out DIR", Short: "Make a root key: the registry's, the auditor's, an arbiter's or the operator's",
-		Args: cli.NoArgs,
+		Use:   "root --name NAME --out DIR",
+		Short: "Make a root key: the registry's, the auditor's, an arbiter's or the operator's", Args: cli.NoArgs,
 		Example: `  mediator keys root --name registry --out roots
   mediator keys root --name auditor --out roots --post-quantum`,
 		Long: `DIR/NAME.key.jwk is private (mode 0600): keep it away from where agents run. Every process and API pins the
@@ -39,24 +39,25 @@ demand both signatures.
 --root-key makes no key: it writes DIR/NAME.jwk for the key that the file names in Vault or in a token.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !rootName.MatchString(name) {
-				return cli.Usagef("--name %q is not a name of a key: it has letters, digits, - and _, as registry or auditor has",
-					name)
+				return cli.Usagef("--name %q is not a name of a key: it has letters, digits, - and _, as registry or "+
+					"auditor has", name)
 			}
 			if held != "" && postQuantum {
-				return cli.Usagef("--root-key and --post-quantum exclude each other: a key in Vault or in a token signs once")
+				return cli.Usagef("--root-key and --post-quantum exclude each other: a key in Vault or in a token " +
+					"signs once")
 			}
 			if err := os.MkdirAll(out, 0o700); err != nil {
 				return err
 			}
 			if held != "" {
-				return pinRoot(c, asJSON, held, filepath.Join(out, name+".jwk"))
+				return pinRoot(c, held, filepath.Join(out, name+".jwk"))
 			}
 			made := madeRoot{Private: filepath.Join(out, name+".key.jwk"), Public: filepath.Join(out, name+".jwk")}
 			var err error
 			if made.KeyID, err = keyring.MakeRoot(name, made.Private, made.Public, postQuantum); err != nil {
 				return err
 			}
-			return cli.Print(c, asJSON, made,
+			return cli.Print(c, made,
 				fmt.Sprintf("made %s in %s; keep %s.key.jwk offline and pin %s.jwk", made.KeyID, out, name, name))
 		},
 	}
@@ -66,12 +67,12 @@ demand both signatures.
 		"make an ML-DSA-65 key beside the Ed25519 key, for a second signature")
 	c.Flags().StringVar(&held, "root-key", "", "a .yaml file that names a key in Vault or in a token")
 	cli.Required(c, "name")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 
 // pinRoot writes the public file of a root key that a custody holds.
-func pinRoot(c *cobra.Command, asJSON bool, held, path string) error {
+func pinRoot(c *cobra.Command, held, path string) error {
 	if filepath.Ext(held) != ".yaml" {
 		return cli.Usagef("--root-key takes a .yaml file that names a key in Vault or in a token")
 	}
@@ -88,5 +89,5 @@ func pinRoot(c *cobra.Command, asJSON bool, held, path string) error {
 		return err
 	}
 	wrote := madeRoot{KeyID: key.KeyID(), Public: path}
-	return cli.Print(c, asJSON, wrote, fmt.Sprintf("wrote %s to %s; pin it", wrote.KeyID, path))
+	return cli.Print(c, wrote, fmt.Sprintf("wrote %s to %s; pin it", wrote.KeyID, path))
 }

@@ -32,9 +32,9 @@ func (o *ownerFlags) asOwner(work func(*vault.Owner) error) error {
 
 type rotateFlags struct {
 	ownerFlags
-	all, retire, asJSON bool
-	from                []string
-	retireAfter         time.Duration
+	all, retire bool
+	from        []string
+	retireAfter time.Duration
 }
 
 const certifiedWithin = 5 * time.Minute
@@ -73,7 +73,7 @@ does not sign with a new version within five minutes, the older versions of that
 	f.BoolVar(&o.retire, "retire", false, "retire all older versions now")
 	f.DurationVar(&o.retireAfter, "retire-after", 0,
 		"retire the older versions when the new ones have signed for so long; 0 retires none")
-	cli.JSONFlag(c, &o.asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 
@@ -93,7 +93,7 @@ func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner
 	var changes []keyring.Rotated
 	r := &keyring.Rotator{Owner: owner, From: o.from, RetireAfter: o.retireAfter, CertifiedWithin: certifiedWithin,
 		Done: func(d keyring.Rotated) {
-			if changes = append(changes, d); !o.asJSON {
+			if changes = append(changes, d); !cli.AsJSON(c) {
 				fmt.Fprintln(cli.Plain(c.OutOrStdout()), rotatedText(d))
 			}
 		},
@@ -117,7 +117,7 @@ func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner
 	case o.retireAfter > 0:
 		err = errors.Join(err, r.RetireEarlier(c.Context(), versions))
 	}
-	if o.asJSON && len(changes) > 0 {
+	if cli.AsJSON(c) && len(changes) > 0 {
 		err = errors.Join(cli.WriteJSON(c.OutOrStdout(), changes), err)
 	}
 	return cmp.Or(err, unread)
@@ -126,10 +126,9 @@ func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner
 func keysRetire() *cobra.Command {
 	var o ownerFlags
 	var oldest int
-	var asJSON bool
 	c := &cobra.Command{
-		Use: "retire KEY --oldest N --address URL --token-file FILE", Short: "Retire the older versions of a key in Vault",
-		Args: cli.ExactArgs(1, "the name of a key"),
+		Use:   "retire KEY --oldest N --address URL --token-file FILE",
+		Short: "Retire the older versions of a key in Vault", Args: cli.ExactArgs(1, "the name of a key"),
 		Example: `  mediator keys retire runtime-key --oldest 3 \
       --address https://vault.example:8200 --token-file owner-token`,
 		Long: `Makes Vault refuse the versions of a key before N (its min_decryption_version). Processes stop publishing them,
@@ -140,14 +139,14 @@ the next keys certify leaves out their certificates, and verifiers refuse their 
 					return err
 				}
 				done := keyring.Rotated{Key: args[0], Oldest: oldest}
-				return cli.Print(c, asJSON, done, rotatedText(done))
+				return cli.Print(c, done, rotatedText(done))
 			})
 		},
 	}
 	o.add(c)
 	c.Flags().IntVar(&oldest, "oldest", 0, "the oldest version to keep (required)")
 	cli.Required(c, "oldest")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 
@@ -158,6 +157,6 @@ func rotatedText(d keyring.Rotated) string {
 			d.Version)
 	}
 	return fmt.Sprintf(
-		"versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed", d.Key,
-		d.Oldest)
+		"versions of %s before %d are retired; mediator posts list --key %[1]s:vN shows what one of them has signed",
+		d.Key, d.Oldest)
 }

@@ -16,10 +16,9 @@ import (
 // Setup returns the command that prepares a machine for the processes.
 func Setup() *cobra.Command {
 	var dir, file string
-	var asJSON bool
 	c := &cobra.Command{
-		Use: "setup", Short: "Prepare this machine to run the processes, or pin and certify changed files", Args: cli.NoArgs,
-		Example: `  mediator setup
+		Use: "setup", Short: "Prepare this machine to run the processes, or pin and certify changed files",
+		Args: cli.NoArgs, Example: `  mediator setup
   mediator setup --file answers.yaml`,
 		Long: `Asks what the machine is for, or reads the answers from a file. Then it makes the root keys, unless they are
 elsewhere; writes the configuration files with the rules of presets, and secrets for webhooks; makes keys and logins in
@@ -31,7 +30,7 @@ apart from the two hashes in the manifest.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			done := []bootstrap.Done{}
 			s := setup.Setup{Dir: dir, User: setup.LookUp, Did: func(d bootstrap.Done) {
-				if done = append(done, d); !asJSON {
+				if done = append(done, d); !cli.AsJSON(c) {
 					fmt.Fprintln(cli.Plain(c.OutOrStdout()), d)
 				}
 			}, Vault: func(v setup.Vault, do func(*api.Client) error) error {
@@ -53,7 +52,7 @@ apart from the two hashes in the manifest.`,
 				return cli.Usagef("%s gives files to other users: run it as root", c.CommandPath())
 			}
 			err = s.Run(c.Context(), a)
-			if asJSON {
+			if cli.AsJSON(c) {
 				return cmp.Or(err, cli.WriteJSON(c.OutOrStdout(), done))
 			}
 			return err
@@ -61,6 +60,6 @@ apart from the two hashes in the manifest.`,
 	}
 	c.Flags().StringVar(&dir, "dir", "/etc/mediator", "folder of the configuration")
 	c.Flags().StringVar(&file, "file", "", "file with the answers, as the package's /etc/mediator/setup.yaml")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }

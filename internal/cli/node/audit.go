@@ -16,7 +16,6 @@ import (
 // Audit returns the command that replays the log of disputes. It belongs below the command that runs the node.
 func Audit() *cobra.Command {
 	var path string
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "audit --config FILE", Short: "Replay the log of disputes, and compare the node's state with it",
 		Args:    cli.NoArgs,
@@ -27,7 +26,7 @@ the node and its replicas before, or restore a backup elsewhere.
 It compares nothing else: neither the log with checkpoints that others hold, nor the logs of agents, the receipts and
 the signed documents.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			of, err := config.LoadReputation(path)
+			of, err := config.Load[config.Reputation](path)
 			if err != nil {
 				return err
 			}
@@ -50,11 +49,11 @@ the signed documents.`,
 			if err != nil {
 				return fmt.Errorf("after %d entries: %w", entries, err)
 			}
-			return cli.Print(c, asJSON, map[string]int64{"entries": entries},
+			return cli.Print(c, map[string]int64{"entries": entries},
 				fmt.Sprintf("the state follows from the %d entries of the log", entries))
 		},
 	}
 	cli.ConfigFlag(c, &path, "reputation.yaml")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }

@@ -50,7 +50,7 @@ URL, a node's MCP endpoint, asks for a challenge and prints the task. The enviro
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				w.URL = args[0]
-				return w.start(c, file, step.asJSON)
+				return w.start(c, file)
 			}
 			n, err := w.resume(c.Context(), file)
 			if err != nil {
@@ -73,14 +73,13 @@ URL, a node's MCP endpoint, asks for a challenge and prints the task. The enviro
 	f.StringVar(&step.reasoning, "reasoning", "", "why, in at least 30 characters")
 	f.StringVar(&step.plugin.Name, "name", "", "name of the plugin to register")
 	f.StringVar(&step.plugin.Description, "description", "", "what the plugin is for")
-	cli.JSONFlag(c, &step.asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 
 type walkStep struct {
 	tool, query, reasoning string
 	plugin                 verification.Metadata
-	asJSON                 bool
 }
 
 // walk is the state of a verification between two commands.
@@ -127,7 +126,7 @@ func (w *walk) keep(path string) error {
 	return files.Replace(path, append(raw, '\n'), 0o600)
 }
 
-func (w *walk) start(c *cobra.Command, file string, asJSON bool) error {
+func (w *walk) start(c *cobra.Command, file string) error {
 	n, err := w.dial(c.Context())
 	if err != nil {
 		return err
@@ -143,7 +142,7 @@ func (w *walk) start(c *cobra.Command, file string, asJSON bool) error {
 	if err := w.keep(file); err != nil {
 		return err
 	}
-	return cli.PrintText(c, asJSON, w.Verification, func(out io.Writer) error {
+	return cli.PrintText(c, w.Verification, func(out io.Writer) error {
 		t := w.Task
 		fmt.Fprintf(out, "session   %s\ntask      %s\n", w.SessionID, t.Prompt)
 		fmt.Fprintf(out, "requires  %s, %d turns and a follow-up, %.1f s between the first turn and the last\n",
@@ -166,7 +165,7 @@ func (w *walk) turn(c *cobra.Command, n *client.Node, file string, step walkStep
 	if err := errors.Join(err, w.keep(file)); err != nil { // the call counts although the turn was refused
 		return err
 	}
-	return cli.PrintText(c, step.asJSON, w.Verification, func(out io.Writer) error {
+	return cli.PrintText(c, w.Verification, func(out io.Writer) error {
 		if step.tool != "" {
 			fmt.Fprintf(out, "result    %s\n", called.Output)
 		}
@@ -190,7 +189,7 @@ func (w *walk) register(c *cobra.Command, n *client.Node, step walkStep) error {
 	if err != nil {
 		return err
 	}
-	if err := cli.PrintText(c, step.asJSON, r, func(out io.Writer) error { return drawRegistered(out, r) }); err != nil {
+	if err := cli.PrintText(c, r, func(out io.Writer) error { return drawRegistered(out, r) }); err != nil {
 		return err
 	}
 	if !r.Success {

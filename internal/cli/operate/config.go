@@ -2,6 +2,7 @@ package operate
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ type checkedFile struct {
 }
 
 func configCheck() *cobra.Command {
-	var asJSON, noSecrets bool
+	var noSecrets bool
 	c := &cobra.Command{
 		Use: "check FILE ...", Short: "Check configuration, policy and manifest files as the processes would read them",
 		Example: `  mediator config check mediator.yaml policy.yaml manifest.yaml`,
@@ -51,12 +52,12 @@ func configCheck() *cobra.Command {
 				case err != nil:
 					failed, file.Error = true, err.Error()
 					fmt.Fprintln(said, err)
-				case !asJSON:
+				case !cli.AsJSON(c):
 					fmt.Fprintf(c.OutOrStdout(), "%s: a correct %s\n", path, file.Kind)
 				}
 				all = append(all, file)
 			}
-			if asJSON {
+			if cli.AsJSON(c) {
 				if err := cli.WriteJSON(c.OutOrStdout(), all); err != nil {
 					return err
 				}
@@ -67,7 +68,7 @@ func configCheck() *cobra.Command {
 			return nil
 		},
 	}
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	c.Flags().BoolVar(&noSecrets, "no-secrets", false,
 		"read no file of a secret: for a machine that has none, such as CI's")
 	return c
@@ -75,9 +76,9 @@ func configCheck() *cobra.Command {
 
 func configSchema() *cobra.Command {
 	return &cobra.Command{
-		Use:     "schema serve|trigger|control|reputation|registrar|client|console|contexts|root",
+		Use:     "schema " + strings.Join(config.SchemaNames(), "|"),
 		Short:   "Print the JSON Schema of a configuration file",
-		Args:    cli.ExactArgs(1, "one of serve, trigger, control, reputation, registrar, client, console, contexts, root"),
+		Args:    cli.ExactArgs(1, "one of "+strings.Join(config.SchemaNames(), ", ")),
 		Example: `  mediator config schema serve > mediator.schema.json`,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := config.Schema(args[0])

@@ -20,7 +20,6 @@ import (
 // Doctor returns the command that compares the manifest with observations.
 func Doctor() *cobra.Command {
 	var at string
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "doctor", Short: "Compare the manifest's controls with the processes' observations", Args: cli.NoArgs,
 		Example: `  mediator doctor`,
@@ -45,15 +44,16 @@ proxy does not answer, if the node refuses receipts, or if a believed reputation
 				path string
 				into any
 			}{
-				{"/v1/controls", &seen.Controls}, {"/v1/confinement", &seen.Confinement}, {"/v1/delivery", &seen.Delivery},
-				{"/v1/reputation", &seen.Reputation}, {"/v1/ledger", &seen.Ledger}, {"/v1/enforcement", &seen.Enforcement},
-				{"/v1/log", &seen.Log}, {"/v1/upstream-proxy", &seen.Proxy},
+				{"/v1/controls", &seen.Controls}, {"/v1/confinement", &seen.Confinement},
+				{"/v1/delivery", &seen.Delivery},
+				{"/v1/reputation", &seen.Reputation}, {"/v1/ledger", &seen.Ledger},
+				{"/v1/enforcement", &seen.Enforcement}, {"/v1/log", &seen.Log}, {"/v1/upstream-proxy", &seen.Proxy},
 			} {
 				if err := admin.Get(c.Context(), at, part.path, part.into); err != nil {
 					return err
 				}
 			}
-			err := cli.PrintText(c, asJSON, seen, func(w io.Writer) error {
+			err := cli.PrintText(c, seen, func(w io.Writer) error {
 				printControls(w, seen.Controls)
 				printConfinement(w, seen.Confinement)
 				printEnforcement(w, seen.Enforcement)
@@ -80,7 +80,7 @@ proxy does not answer, if the node refuses receipts, or if a believed reputation
 		},
 	}
 	cli.AdminFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 

@@ -26,7 +26,6 @@ func Guard() *cobra.Command {
 	var path, forward, caFile, proxy, validate string
 	var outside []string
 	var print, check bool
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "guard --config FILE", Short: "Leave a pod one way out: through the mediator", Args: cli.NoArgs,
 		Example: `  mediator guard --config mediator.yaml --print
@@ -68,7 +67,7 @@ With --forward, it leads the agent's connections to a mediator in another pod in
 				_, err := fmt.Fprint(c.OutOrStdout(), rules)
 				return err
 			case check:
-				return checkGuard(c, rules, asJSON)
+				return checkGuard(c, rules)
 			}
 			if err := rules.Install(); err != nil {
 				return err
@@ -77,7 +76,7 @@ With --forward, it leads the agent's connections to a mediator in another pod in
 			return err
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print what --check has counted as JSON")
+	c.Flags().Bool("json", false, "print what --check has counted as JSON")
 	c.Flags().StringVar(&path, "config", "", "the sidecar's configuration file, as configs/mediator.yaml shows it")
 	c.Flags().BoolVar(&print, "print", false, "print the rules for nft -f, and install nothing")
 	c.Flags().BoolVar(&check, "check", false,
@@ -100,8 +99,8 @@ func validateWays(c *cobra.Command, mode, proxy string, outside []string) error 
 	if mode != evidence.EnforcedGuard && mode != evidence.EnforcedPod {
 		return cli.Usagef("--validate is guard or pod, not %q", mode)
 	}
-	v := agentpod.Validation{Proxy: proxy, Wait: proxyWait, DNS: mode == evidence.EnforcedPod, Resolv: "/etc/resolv.conf",
-		Getenv: os.Getenv}
+	v := agentpod.Validation{Proxy: proxy, Wait: proxyWait, DNS: mode == evidence.EnforcedPod,
+		Resolv: "/etc/resolv.conf", Getenv: os.Getenv}
 	for _, text := range outside {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
@@ -136,11 +135,12 @@ func forwardAgent(c *cobra.Command, at, proxy, caFile string) error {
 	if err != nil {
 		return err
 	}
-	f := agentpod.Forwarder{Listen: l, Proxy: to.TCP, Name: cmp.Or(to.Name, host), Identity: id, CAFile: caFile, Log: log}
+	f := agentpod.Forwarder{Listen: l, Proxy: to.TCP, Name: cmp.Or(to.Name, host), Identity: id, CAFile: caFile,
+		Log: log}
 	return f.Run(c.Context())
 }
 
-func checkGuard(c *cobra.Command, rules *guard.Ruleset, asJSON bool) error {
+func checkGuard(c *cobra.Command, rules *guard.Ruleset) error {
 	if err := rules.Check(); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func checkGuard(c *cobra.Command, rules *guard.Ruleset, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	return cli.PrintText(c, asJSON, map[string]any{"refused": counted}, func(w io.Writer) error {
+	return cli.PrintText(c, map[string]any{"refused": counted}, func(w io.Writer) error {
 		fmt.Fprintln(w, "the rules stand; packets refused:")
 		for _, name := range rules.Counters() {
 			fmt.Fprintf(w, "%8d %s\n", counted[name], name)

@@ -21,7 +21,7 @@ import (
 type learning struct {
 	from                  records.Source
 	path, since, replayed string
-	asYAML, asJSON        bool
+	asYAML                bool
 }
 
 // Learn returns the command that proposes rules for recorded calls.
@@ -49,9 +49,9 @@ configuration, and lists the calls whose decision changes. FILE has the form tha
 	c.Flags().StringVar(&l.since, "since", "7d", "only calls since then: a time, a date, or how long ago")
 	c.Flags().BoolVar(&l.asYAML, "yaml", false, "print the proposed rules in the form of the configuration")
 	c.Flags().StringVar(&l.replayed, "replay", "", "judge the recorded calls by the rules of this file")
-	cli.JSONFlag(c, &l.asJSON)
-	cli.Check(c, func(*cobra.Command) error {
-		if l.asYAML && (l.asJSON || l.replayed != "") {
+	cli.JSONFlag(c)
+	cli.Check(c, func(c *cobra.Command) error {
+		if l.asYAML && (cli.AsJSON(c) || l.replayed != "") {
 			return cli.Usagef("--yaml prints proposals, without --json and --replay")
 		}
 		return nil
@@ -85,7 +85,7 @@ func (l *learning) run(c *cobra.Command) error {
 	}
 	proposals := calls.Propose(namesOf(now))
 	switch {
-	case l.asJSON:
+	case cli.AsJSON(c):
 		return cli.WriteJSON(c.OutOrStdout(), append([]*learn.Proposal{}, proposals...))
 	case l.asYAML:
 		return printYAML(cli.Plain(c.OutOrStdout()), proposals)

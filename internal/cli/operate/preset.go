@@ -18,26 +18,20 @@ func Preset() *cobra.Command {
 }
 
 func presetShow() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "show [NAME]", Aliases: []string{"list"}, Short: "List the presets, or print the rules of one",
 		Example: "  mediator preset list\n  mediator preset show claude-code",
 		RunE: func(c *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:
-				return cli.PrintText(c, asJSON, preset.All(), func(w io.Writer) error {
-					grid := cli.Table(w, "PRESET", "FOR")
-					for _, p := range preset.All() {
-						grid.Row(p.Name, p.About)
-					}
-					return grid.Flush()
-				})
+				return cli.PrintTable(c, preset.All(), func(p preset.Preset) []any { return []any{p.Name, p.About} },
+					"PRESET", "FOR")
 			case 1:
 				p, err := preset.Find(args[0])
 				if err != nil {
 					return cli.Usage(err)
 				}
-				return cli.PrintText(c, asJSON, p, func(w io.Writer) error {
+				return cli.PrintText(c, p, func(w io.Writer) error {
 					_, err := io.WriteString(w, p.Text)
 					return err
 				})
@@ -45,7 +39,7 @@ func presetShow() *cobra.Command {
 			return cli.Usagef("%s takes one name at most", c.CommandPath())
 		},
 	}
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 

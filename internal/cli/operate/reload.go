@@ -20,10 +20,9 @@ type reloaded struct {
 
 // Reload returns the command that makes processes reload their configuration.
 func Reload() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
-		Use: "reload [ENDPOINT ...]", Short: "Reload the changed configuration of running processes, one after the other",
-		Example: `  mediator reload
+		Use:   "reload [ENDPOINT ...]",
+		Short: "Reload the changed configuration of running processes, one after the other", Example: `  mediator reload
   mediator reload unix:/run/mediator/control.sock unix:/run/mediator/admin.sock`,
 		Long: `Asks the process at each endpoint to read its configuration, manifest and policy again, as SIGHUP does, and
 prints the result. An endpoint is ` + cli.Endpoint + `. Without one, all processes of the current context or of a
@@ -53,10 +52,11 @@ sidecars: a sidecar takes a manifest only once the control plane decides by it.`
 			}
 			for _, at := range args {
 				done := reloaded{Endpoint: at}
-				if err := admin.Call(c.Context(), at, http.MethodPost, "/v1/reload", struct{}{}, &done.ConfigStatus); err != nil {
+				if err := admin.Call(c.Context(), at, http.MethodPost, "/v1/reload", struct{}{},
+					&done.ConfigStatus); err != nil {
 					return fmt.Errorf("%s: not reloaded: %w", at, err)
 				}
-				if err := cli.Print(c, asJSON, done, fmt.Sprintf("%s: reloaded: %s", at, done.ConfigStatus)); err != nil {
+				if err := cli.Print(c, done, fmt.Sprintf("%s: reloaded: %s", at, done.ConfigStatus)); err != nil {
 					return err
 				}
 			}
@@ -64,6 +64,6 @@ sidecars: a sidecar takes a manifest only once the control plane decides by it.`
 		},
 	}
 	cli.DirFlag(c)
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }

@@ -86,9 +86,9 @@ func (l *learning) replay(c *cobra.Command, raw []byte, before *rules.Rules) err
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(c.ErrOrStderr(), "mediator: %s judged, and %d whose record does not say enough\n", count(judged, "call"),
-		unjudged)
-	return cli.PrintText(c, l.asJSON, changed, func(w io.Writer) error {
+	fmt.Fprintf(c.ErrOrStderr(), "mediator: %s judged, and %d whose record does not say enough\n",
+		count(judged, "call"), unjudged)
+	return cli.PrintText(c, changed, func(w io.Writer) error {
 		if len(changed) == 0 {
 			_, err := fmt.Fprintln(w, "the rules decide every call as before")
 			return err

@@ -1,8 +1,6 @@
 package records
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/admin"
@@ -20,13 +18,13 @@ func Events() *cobra.Command {
 func triggerFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "trigger", "unix:/run/mediator/trigger.sock",
 		"the trigger service's internal endpoint, "+cli.Endpoint)
-	cli.FromDir(c, "trigger", func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("trigger")} })
+	cli.FromDir(c, "trigger",
+		func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("trigger")} })
 	cli.FromContext(c, "trigger", func(of *config.Context) []string { return of.Named(of.Trigger) })
 }
 
 func eventsList() *cobra.Command {
 	var at string
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "list", Short: "List the newest 100 of the events that the trigger service keeps", Args: cli.NoArgs,
 		Example: `  mediator events list`,
@@ -35,16 +33,12 @@ func eventsList() *cobra.Command {
 			if err := admin.Get(c.Context(), at, "/v1/events", &events); err != nil {
 				return err
 			}
-			return cli.PrintText(c, asJSON, events, func(w io.Writer) error {
-				t := cli.Table(w, "RECEIVED", "ID", "STATE", "KIND", "SOURCE", "METHOD", "EVIDENCE")
-				for _, e := range events {
-					t.Row(cli.Time(e.ReceivedAt), e.ID, e.State, e.Kind, e.Source, e.Method, e.EvidenceID)
-				}
-				return t.Flush()
-			})
+			return cli.PrintTable(c, events, func(e trigger.Event) []any {
+				return []any{cli.Time(e.ReceivedAt), e.ID, e.State, e.Kind, e.Source, e.Method, e.EvidenceID}
+			}, "RECEIVED", "ID", "STATE", "KIND", "SOURCE", "METHOD", "EVIDENCE")
 		},
 	}
 	triggerFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }

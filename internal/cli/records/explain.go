@@ -23,7 +23,6 @@ type explanation struct {
 
 // Explain returns the command that explains the code of a refusal.
 func Explain() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "explain [CODE]", Short: "Explain the code of a refusal, and say what to do, or list the codes",
 		Long: `Prints what docs/errors.md says of a code: what was refused, at which step, and what to do. Without CODE, it
@@ -32,7 +31,7 @@ lists all codes.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:
-				return listCodes(c, asJSON)
+				return listCodes(c)
 			case 1:
 			default:
 				return cli.Usagef("%s takes one code at most", c.CommandPath())
@@ -41,7 +40,7 @@ lists all codes.`,
 			for _, code := range problem.Codes() {
 				if code.Name == args[0] {
 					e := explained(code)
-					return cli.PrintText(c, asJSON, e, func(w io.Writer) error {
+					return cli.PrintText(c, e, func(w io.Writer) error {
 						_, err := fmt.Fprintf(w, "%s (step: %s)\n\n%s\n", code.Name, code.Step, code.Text())
 						return err
 					})
@@ -51,7 +50,7 @@ lists all codes.`,
 			return cli.Usagef("there is no code %.80q%s", args[0], strict.Suggest(args[0], names))
 		},
 	}
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 
@@ -59,16 +58,11 @@ func explained(code problem.Code) explanation {
 	return explanation{code.Name, code.Status, code.Step, code.Title, code.Remedy, code.RetryAfter, code.Public}
 }
 
-func listCodes(c *cobra.Command, asJSON bool) error {
-	all := []explanation{}
+func listCodes(c *cobra.Command) error {
+	var all []explanation
 	for _, code := range problem.Codes() {
 		all = append(all, explained(code))
 	}
-	return cli.PrintText(c, asJSON, all, func(w io.Writer) error {
-		grid := cli.Table(w, "CODE", "STEP", "TITLE")
-		for _, e := range all {
-			grid.Row(e.Code, e.Step, e.Title)
-		}
-		return grid.Flush()
-	})
+	return cli.PrintTable(c, all, func(e explanation) []any { return []any{e.Code, e.Step, e.Title} },
+		"CODE", "STEP", "TITLE")
 }

@@ -17,7 +17,6 @@ func Ledger() *cobra.Command {
 
 func ledgerAccept() *cobra.Command {
 	var path, reason string
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "accept --config FILE --reason TEXT",
 		Short: "Accept a ledger in the place of the one that the sidecar used last", Args: cli.NoArgs,
@@ -33,7 +32,7 @@ next 11 minutes, and with it nearly every post of that time.`,
 			if err != nil {
 				return err
 			}
-			return cli.Print(c, asJSON, a,
+			return cli.Print(c, a,
 				fmt.Sprintf("%s\nkeys that expire before %s are refused, and so are most posts until then",
 					a.Acceptance, a.RefusedUntil.Format(time.RFC3339)))
 		},
@@ -41,6 +40,6 @@ next 11 minutes, and with it nearly every post of that time.`,
 	cli.ConfigFlag(c, &path, "mediator.yaml")
 	c.Flags().StringVar(&reason, "reason", "", "why, for the record (required)")
 	cli.Required(c, "reason")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }

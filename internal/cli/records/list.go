@@ -19,7 +19,7 @@ const rowsInTable = 50
 func postsList() *cobra.Command {
 	var from Source
 	var flags SelectionFlags
-	var asJSON, follow bool
+	var follow bool
 	c := &cobra.Command{
 		Use: "list", Short: "List the record, newest first", Args: cli.NoArgs,
 		Example: `  mediator posts list --dir .mediator
@@ -46,18 +46,18 @@ evidence; with --json as lines of JSON.`,
 				return cli.Usagef("--limit is a number of records, from 1 on")
 			case follow:
 				s.Limit = tailOfList
-			case !asJSON:
+			case !cli.AsJSON(c):
 				s.Limit = rowsInTable
 			}
 			if follow {
-				return followPosts(c, s, from.Admin, asJSON)
+				return followPosts(c, s, from.Admin)
 			}
 			r, err := from.Open(c.Context())
 			if err != nil {
 				return err
 			}
 			defer r.Close()
-			return listPosts(c, s, r, asJSON)
+			return listPosts(c, s, r)
 		},
 	}
 	flags.Add(c)
@@ -70,22 +70,22 @@ evidence; with --json as lines of JSON.`,
 	from.Add(c)
 	cli.Check(c, func(*cobra.Command) error {
 		if follow && (from.Ledger != "" || flags.Cursor != "" || flags.until != "" || flags.Key != "" || flags.Keys) {
-			return cli.Usagef("--follow asks a sidecar for its calls as they end: leave out --ledger, --cursor, --until, " +
-				"--key and --keys")
+			return cli.Usagef("--follow asks a sidecar for its calls as they end: leave out --ledger, --cursor, " +
+				"--until, --key and --keys")
 		}
 		return nil
 	})
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 
 const tailOfList = 10
 
-func followPosts(c *cobra.Command, s admin.Selection, at string, asJSON bool) error {
+func followPosts(c *cobra.Command, s admin.Selection, at string) error {
 	w := c.OutOrStdout()
 	colour := cli.Coloured(w)
 	show := func(r ledger.Record) error { return PrintCall(w, r, colour) }
-	if asJSON {
+	if cli.AsJSON(c) {
 		show = func(r ledger.Record) error { return cli.WriteJSONLine(w, r) }
 	} else if err := FollowHead(w); err != nil {
 		return err
@@ -99,10 +99,10 @@ func followPosts(c *cobra.Command, s admin.Selection, at string, asJSON bool) er
 }
 
 // listPosts prints the selected records. It asks for one more than the limit, to know whether it leaves any out.
-func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) error {
+func listPosts(c *cobra.Command, s admin.Selection, from *Reader) error {
 	table := newTable(c.OutOrStdout(), s.Keys)
 	add, end := table.Add, table.Flush
-	if asJSON {
+	if cli.AsJSON(c) {
 		array := &jsonArray{to: c.OutOrStdout()}
 		add, end = array.add, array.end
 	}
@@ -127,8 +127,8 @@ func listPosts(c *cobra.Command, s admin.Selection, from *Reader, asJSON bool) e
 		return err
 	}
 	_, err := fmt.Fprintf(cli.Lines(c.ErrOrStderr()),
-		"mediator: these are %d records, and there are more: go on with --cursor %s, show more with --limit, or all with "+
-			"--json\n", shown, last)
+		"mediator: these are %d records, and there are more: go on with --cursor %s, show more with --limit, or all "+
+			"with --json\n", shown, last)
 	return err
 }
 

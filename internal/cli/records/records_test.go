@@ -22,8 +22,9 @@ import (
 func TestShowModel(t *testing.T) {
 	var out bytes.Buffer
 	Print(&out, admin.Record{Record: ledger.Record{ID: "post_1", Model: &ledger.ModelCall{
-		API: "openai-chat", Model: "gpt-5", AnsweredBy: "gpt-5-2025", Outcome: "complete", Hosted: []string{"web_search"},
-		Input: &ledger.Figure{N: 9, State: "declared"}, Output: &ledger.Figure{N: 6, State: "estimated"},
+		API: "openai-chat", Model: "gpt-5", AnsweredBy: "gpt-5-2025", Outcome: "complete",
+		Hosted: []string{"web_search"},
+		Input:  &ledger.Figure{N: 9, State: "declared"}, Output: &ledger.Figure{N: 6, State: "estimated"},
 		End: &ledger.Figure{N: 1500, State: "observed"},
 	}}})
 	for _, want := range []string{
@@ -92,7 +93,8 @@ func TestTimeline(t *testing.T) {
 		"  timeline     2 receipts; the post names number 1, with calls open: post_9\n",
 		"       +0.000 s    1   model  completed gpt-5 at api.example.com:443 (200), tokens in 9 declared, out 6 " +
 			"estimated, asks for look\n",
-		"                      tool   look at mcp.example.com:443\n       +1.500 s    2   post   completed post_2 (201)\n",
+		"                      tool   look at mcp.example.com:443\n       +1.500 s    2   post   completed post_2 " +
+			"(201)\n",
 	} {
 		if got := show(tokens); !strings.Contains(got, want) {
 			t.Errorf("it shows\n%s, and not %q", got, want)
@@ -115,8 +117,8 @@ func TestShowRemedy(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		Print(&out, admin.Record{
-			Record: ledger.Record{ID: "post_1", Method: "GET", Host: "a.example.com:443", Path: "/b", Code: code, Step: "match",
-				Reason: "no"}})
+			Record: ledger.Record{ID: "post_1", Method: "GET", Host: "a.example.com:443", Path: "/b", Code: code,
+				Step: "match", Reason: "no"}})
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s: it shows\n%s, and not %q", code, out.String(), want)
 		}
@@ -128,7 +130,8 @@ func TestListedCallsAreShort(t *testing.T) {
 	var out bytes.Buffer
 	table := newTable(&out, false)
 	check.Must(t, errors.Join(
-		table.Add(ledger.Record{ID: "post_1", Method: "GET", Host: "a.example.com", Path: "/" + strings.Repeat("a", 60<<10)}),
+		table.Add(ledger.Record{ID: "post_1", Method: "GET", Host: "a.example.com", Path: "/" +
+			strings.Repeat("a", 60<<10)}),
 		table.Add(ledger.Record{ID: "post_2", Method: "GET", Host: "a.example.com", Path: "/b"}), table.Flush()))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 3 || !strings.HasSuffix(lines[1], "aa…") || len(lines[1]) > 400 ||
@@ -170,7 +173,8 @@ func TestChainWithReputation(t *testing.T) {
 	}
 	decision, rest, _ := strings.Cut(after.String(), "reputation ")
 	if !strings.Contains(decision, "policy decision") ||
-		!strings.Contains(rest, "established: score 62.5 (at least 62.5), 120 interactions, 50 % observed, formulas ") ||
+		!strings.Contains(rest,
+			"established: score 62.5 (at least 62.5), 120 interactions, 50 % observed, formulas ") ||
 		!strings.Contains(rest, "by mediator-appraiser, key appraiser-key:v1, valid 10m0s") {
 		t.Errorf("it shows\n%s", &after)
 	}
@@ -180,15 +184,16 @@ func TestChainWithStatement(t *testing.T) {
 	k := gatetest.New(t, gatetest.Speaking)
 	post := k.PostOf(t, gatetest.Plan{})
 	made, err := k.Speak(t).Issue(t.Context(), interaction.Statement{
-		Owner: k.Owner(t), Agent: post.Subject, Session: post.Session, EventID: post.Event, Kind: interaction.StatesContract,
+		Owner: k.Owner(t), Agent: post.Subject, Session: post.Session, EventID: post.Event,
+		Kind:          interaction.StatesContract,
 		StatementHash: post.ContentHash, BindingHash: post.BindingHash, Probabilistic: true,
 	})
 	check.Must(t, err)
 	var drawn bytes.Buffer
 	DrawChain(&drawn, append(post.Artifacts, ledger.Artifact{Name: "agentStatement", Token: made.Token()}))
 	first, rest, _ := strings.Cut(drawn.String(), "\n")
-	if !strings.HasPrefix(first, "agent statement        contract ") || !strings.HasSuffix(first, ", of "+post.Subject) ||
-		!strings.Contains(rest, "└─ request proof") {
+	if !strings.HasPrefix(first, "agent statement        contract ") ||
+		!strings.HasSuffix(first, ", of "+post.Subject) || !strings.Contains(rest, "└─ request proof") {
 		t.Errorf("it shows\n%s", &drawn)
 	}
 }

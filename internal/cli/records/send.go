@@ -23,7 +23,7 @@ const sendTimeout = 30 * time.Second
 
 func eventsSend() *cobra.Command {
 	var path, event string
-	var asJSON, test bool
+	var test bool
 	c := &cobra.Command{
 		Use:   "send SOURCE [FILE]",
 		Short: "Sign a payload as a webhook's sender would, and deliver it: for trying a source out",
@@ -44,7 +44,7 @@ Schedules make their own events.`,
 			return cli.ExactArgs(2, "the name of a source and a file, or a source and --test")(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			service, err := config.LoadTrigger(path)
+			service, err := config.Load[config.Trigger](path)
 			if err != nil {
 				return err
 			}
@@ -59,9 +59,10 @@ Schedules make their own events.`,
 				if err := s.Test(); err != nil {
 					return err
 				}
-				return cli.Print(c, asJSON, struct{}{}, "queued: mediator events list shows it once the service has claimed it")
+				return cli.Print(c, struct{}{}, "queued: mediator events list shows it once the service has claimed it")
 			case *trigger.Schedule:
-				return cli.Usagef("%s is a schedule, whose events only the service makes, the next at %s; cron: \"@every 30s\" "+
+				return cli.Usagef("%s is a schedule, whose events only the service makes, the next at %s; cron: "+
+					"\"@every 30s\" "+
 					"tries it out", s.Name(), s.Next(time.Now()).Format(time.RFC3339))
 			default:
 				return unknown(service, args[0])
@@ -90,7 +91,7 @@ Schedules make their own events.`,
 			case answer.Ignored:
 				text = "ignored: the source starts no run for this event"
 			}
-			return cli.Print(c, asJSON, answer, strings.TrimSpace(text))
+			return cli.Print(c, answer, strings.TrimSpace(text))
 		},
 	}
 	c.Flags().BoolVar(&test, "test", false, "send an event of its own, new each time, in place of a file")
@@ -98,7 +99,7 @@ Schedules make their own events.`,
 	c.Flags().StringVar(&event, "event", "",
 		"the event's name as GitHub sends it beside the body, such as release; empty takes one that starts a run and "+
 			"suits the body")
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 

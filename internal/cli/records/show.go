@@ -27,7 +27,6 @@ func Posts(exports ...*cobra.Command) *cobra.Command {
 
 func postsShow() *cobra.Command {
 	var at string
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "show ID|FILE", Short: "Show one record: what happened, and its chain of evidence",
 		Args: cli.ExactArgs(1, "the id of a record or its beginning, a file, or - for standard input"),
@@ -38,13 +37,14 @@ func postsShow() *cobra.Command {
 the sidecar; FILE, whose name has a dot or a slash, is the output of --json. Nothing is verified here: see verify.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if args[0] == "" {
-				return cli.Usagef("%s takes the id of a record, or its beginning, and not an empty one", c.CommandPath())
+				return cli.Usagef("%s takes the id of a record, or its beginning, and not an empty one",
+					c.CommandPath())
 			}
 			p, err := record(c, at, args[0])
 			if err != nil {
 				return err
 			}
-			return cli.PrintText(c, asJSON, p, func(w io.Writer) error {
+			return cli.PrintText(c, p, func(w io.Writer) error {
 				Print(w, p)
 				_, err := io.WriteString(w, whatRecordsShow)
 				return err
@@ -52,7 +52,7 @@ the sidecar; FILE, whose name has a dot or a slash, is the output of --json. Not
 		},
 	}
 	cli.AdminFlag(c, &at)
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }
 
@@ -131,7 +131,8 @@ func Print(w io.Writer, p admin.Record) {
 		if !k.OK {
 			mark = "REFUSED"
 		}
-		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  check        %s %-28s %s %s", mark, k.Name, k.Code, k.Detail), " "))
+		fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("  check        %s %-28s %s %s", mark, k.Name, k.Code, k.Detail),
+			" "))
 	}
 	PrintTimeline(w, p)
 	if p.Assurance != nil {
@@ -167,8 +168,8 @@ func printPurpose(w io.Writer, p match.Purpose) {
 
 func printModel(w io.Writer, m ledger.ModelCall) {
 	how := []string{m.Outcome}
-	for _, f := range []struct{ name, value string }{{"asked", m.Model}, {"answered by", m.AnsweredBy}, {"error", m.Error},
-		{"unread", m.Unread}, {"unseen", strings.Join(m.Hosted, " ")}} {
+	for _, f := range []struct{ name, value string }{{"asked", m.Model}, {"answered by", m.AnsweredBy},
+		{"error", m.Error}, {"unread", m.Unread}, {"unseen", strings.Join(m.Hosted, " ")}} {
 		if f.value != "" {
 			how = append(how, f.name+" "+f.value)
 		}
@@ -177,7 +178,8 @@ func printModel(w io.Writer, m ledger.ModelCall) {
 	printFigures(w, "tokens",
 		[]figure{{"input", m.Input}, {"output", m.Output}, {"cached", m.Cached}, {"reasoning", m.Reasoning}}, 1)
 	printFigures(w, "tool calls", []figure{{"agent", m.Calls}, {"provider", m.HostedCalls}}, 1)
-	printFigures(w, "model ms", []figure{{"sent", m.Sent}, {"head", m.Head}, {"first content", m.First}, {"end", m.End}},
+	printFigures(w, "model ms", []figure{{"sent", m.Sent}, {"head", m.Head}, {"first content", m.First},
+		{"end", m.End}},
 		1000)
 }
 

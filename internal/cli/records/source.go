@@ -32,14 +32,15 @@ type SelectionFlags struct {
 // Add adds the flags.
 func (f *SelectionFlags) Add(c *cobra.Command) {
 	c.Flags().StringVar(&f.since, "since", "",
-		"only what started at this time or later: as 2026-01-31T15:04:05Z, as the date 2026-01-31 (its midnight, UTC), or "+
-			"as how long ago, 24h")
+		"only what started at this time or later: as 2026-01-31T15:04:05Z, as the date 2026-01-31 (its midnight, "+
+			"UTC), or as how long ago, 24h")
 	c.Flags().StringVar(&f.until, "until", "", "only what started before this time")
 	c.Flags().StringVar(&f.state, "state", "", "only this state: "+admin.JoinWords(ledger.States[:]))
 	c.Flags().StringVar(&f.Session, "session", "", "only this session")
 	c.Flags().StringVar(&f.Flow, "flow", "", "only this flow: "+admin.JoinWords(proxy.Flows[:]))
 	c.Flags().StringVar(&f.Key, "key", "",
-		"only those with an artifact that this key has signed: a kid, or a name for all its versions and those of NAME/OWN")
+		"only those with an artifact that this key has signed: a kid, or a name for all its versions and those of "+
+			"NAME/OWN")
 }
 
 // Parse reads the flags.

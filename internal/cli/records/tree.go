@@ -53,8 +53,8 @@ func Chain(artifacts []ledger.Artifact) []*Artifact {
 		}, receipt)
 	session := artifactOf(evidence.SessionReceiptKind(), "session receipt", tokens["sessionReceipt"],
 		func(c evidence.SessionReceipt) string {
-			return fmt.Sprintf("session %s, prompt %t, operator %t, shell %t, users in its environment %t, observed: %s",
-				cli.Short(c.SessionID),
+			return fmt.Sprintf("session %s, prompt %t, operator %t, shell %t, users in its environment %t, observed: "+
+				"%s", cli.Short(c.SessionID),
 				c.HumanPromptPresent, c.HumanOperatorPresent, c.UserShellAccess, c.AgentEnvironmentUserAccessible,
 				strings.Join(c.Observed, " "))
 		})

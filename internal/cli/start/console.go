@@ -42,7 +42,7 @@ address need not be on loopback. If a console runs at --socket already, as with 
 one and ends.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if login, ok := running(c.Context(), socket); ok {
-				return cli.Print(c, false, nil, login)
+				return cli.Print(c, nil, login)
 			}
 			for _, at := range append([]*string{&o.Admin, &o.Node}, addresses(o.Processes)...) {
 				if *at == "" {
@@ -63,7 +63,7 @@ one and ends.`,
 				return err
 			}
 			if team != "" {
-				if o.Team, err = config.LoadConsole(team); err != nil {
+				if o.Team, err = config.Load[config.Console](team); err != nil {
 					return err
 				}
 				if !strings.HasPrefix(at, "https://") {
@@ -92,15 +92,18 @@ one and ends.`,
 	cli.FromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
 	cli.FromContext(c, "from", (*config.Context).All)
 	c.Flags().StringVar(&o.Node, "node", "", "the node's internal endpoint, "+cli.Endpoint)
-	cli.FromDir(c, "node", func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("reputation")} })
+	cli.FromDir(c, "node",
+		func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("reputation")} })
 	cli.FromContext(c, "node", func(of *config.Context) []string { return append(of.Named(of.Reputation), "")[:1] })
 	c.Flags().StringVar(&socket, "socket", "/run/mediator/console.sock",
 		"the console's unix socket, at which mediator console asks for a URL")
 	cli.FromDir(c, "socket", func(dir string) []string { return []string{devstack.New(dir).Socket("console")} })
 	cli.FromContext(c, "socket", contextSocket)
-	c.Flags().StringVar(&team, "config", "", "a file with the groups of an OpenID provider that may log in, and the TLS certificate")
-	c.Flags().StringVar(&at, "url", "", "the console's address for browsers, with --config or if a server with TLS is in "+
-		"front of it; by default a name below localhost, so that no other server on this machine gets its cookie")
+	c.Flags().StringVar(&team, "config", "",
+		"a file with the groups of an OpenID provider that may log in, and the TLS certificate")
+	c.Flags().StringVar(&at, "url", "",
+		"the console's address for browsers, with --config or if a server with TLS is in front of it; by default a "+
+			"name below localhost, so that no other server on this machine gets its cookie")
 	judge.Add(c)
 	return c
 }

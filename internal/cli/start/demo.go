@@ -16,7 +16,6 @@ import (
 
 // Demo returns the command that plays the demo, with its hidden agent and APIs.
 func Demo() *cobra.Command {
-	var asJSON bool
 	var model string
 	c := &cobra.Command{
 		Use: "demo", Short: "Play every scenario with real processes, and compare the results with the expected ones",
@@ -31,10 +30,10 @@ Messages API without streams, to try out rules about models.`,
 					fmt.Fprintf(c.ErrOrStderr(), "the model %s answers at http://%s/v1/messages\n", agent.ModelName, at)
 				})
 			}
-			return runDemo(c.Context(), asJSON, c.OutOrStdout(), c.ErrOrStderr())
+			return runDemo(c.Context(), cli.AsJSON(c), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each scenario")
+	c.Flags().Bool("json", false, "print one JSON object for each scenario")
 	c.Flags().StringVar(&model, "model", "", "serve the demo's model at this address")
 	c.AddCommand(demoAgentCommand())
 	return c

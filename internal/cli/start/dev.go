@@ -93,7 +93,7 @@ func dev(c *cobra.Command, dir string, files map[string][]byte, quiet bool) erro
 	if err := devstack.Prepare(dir, files); err != nil {
 		return err
 	}
-	if _, err := config.LoadSidecar(filepath.Join(dir, devstack.SidecarFile)); err != nil {
+	if _, err := config.Load[config.Sidecar](filepath.Join(dir, devstack.SidecarFile)); err != nil {
 		return err
 	}
 	s, err := devstack.Start(ctx, dir)

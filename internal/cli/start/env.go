@@ -21,7 +21,6 @@ type shellEnvironment struct {
 // Env returns the command that prints what a shell needs to send its programs through the proxy.
 func Env() *cobra.Command {
 	var path string
-	var asJSON bool
 	c := &cobra.Command{
 		Use: "env", Short: "Print the variables that send a shell's programs through the proxy", Args: cli.NoArgs,
 		Example: `  eval "$(mediator env)"
@@ -42,7 +41,7 @@ The agent's user can run it: it reads no secrets. mediator run sets these variab
 				return err
 			}
 			names, values := launch.Variables("http://"+cli.LocalAddress(listen), ca)
-			return cli.PrintText(c, asJSON, shellEnvironment{values, launch.Exempting}, func(w io.Writer) error {
+			return cli.PrintText(c, shellEnvironment{values, launch.Exempting}, func(w io.Writer) error {
 				for _, name := range names {
 					fmt.Fprintf(w, "export %s=%s\n", name, cli.ShellQuote(values[name]))
 				}
@@ -54,6 +53,6 @@ The agent's user can run it: it reads no secrets. mediator run sets these variab
 		},
 	}
 	cli.StackFileFlag(c, &path, devstack.SidecarFile)
-	cli.JSONFlag(c, &asJSON)
+	cli.JSONFlag(c)
 	return c
 }

@@ -51,7 +51,8 @@ mediator learn. It needs session.learning in the sidecar's configuration, and is
 				return cli.Usagef("mediator run --uid %d: that is no user", o.UID)
 			case o.RequireIsolation:
 				return cli.Usagef(
-					"mediator run --uid and --require-isolation exclude each other: an isolated agent has a user of its own")
+					"mediator run --uid and --require-isolation exclude each other: an isolated agent has a user of " +
+						"its own")
 			}
 			if (o.Wait || o.Loop) && (o.Learn || o.Event != "") {
 				return cli.Usagef("mediator run --wait and --loop take the next event: leave --event and --learn out")
@@ -73,7 +74,8 @@ mediator learn. It needs session.learning in the sidecar's configuration, and is
 	cli.AdminFlag(c, &o.Admin)
 	c.Flags().StringVar(&o.Event, "event", "", "the event that opens the session; empty takes the next one that waits")
 	c.Flags().BoolVar(&o.Wait, "wait", false, "wait for an event if none waits")
-	c.Flags().BoolVar(&o.Loop, "loop", false, "start CMD again and again, in one session for each event, until a signal")
+	c.Flags().BoolVar(&o.Loop, "loop", false,
+		"start CMD again and again, in one session for each event, until a signal")
 	c.Flags().BoolVar(&o.Learn, "learn", false,
 		"for mediator learn: start CMD in a learning session, which posts nothing and needs no event")
 	c.Flags().IntVar(&o.UID, "uid", launch.OwnUser,

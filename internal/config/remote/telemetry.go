@@ -48,8 +48,8 @@ type AuditExport struct {
 }
 
 var collectorURLs = fields.URLs{HTTP: fields.Loopback, Base: true,
-	What: "an https URL without a query, such as https://collector.example.com:4318 (http only at a loopback address: " +
-		"what it gets is confidential)"}
+	What: "an https URL without a query, such as https://collector.example.com:4318 (http only at a loopback " +
+		"address: what it gets is confidential)"}
 
 // Check implements [fields.Checker].
 func (c *Collector) Check(key string, f *fields.Findings) {

@@ -13,8 +13,8 @@ import (
 
 func TestCollector(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"good": "X-Key: secret value\n\nAuthorization: Bearer a:b\n", "bad": "X-Key",
-		"injected": "X-Key: a\x01b", "no.pem": "text"} {
+	for name, text := range map[string]string{"good": "X-Key: secret value\n\nAuthorization: Bearer a:b\n",
+		"bad": "X-Key", "injected": "X-Key: a\x01b", "no.pem": "text"} {
 		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -22,17 +22,19 @@ func TestCollector(t *testing.T) {
 		c    Collector
 		want string // part of the findings, if any
 	}{
-		"https":               {Collector{Endpoint: "https://collector.example.com:4318", HeadersFile: in("good")}, ""},
-		"loopback":            {Collector{Endpoint: "http://[::1]:4318/base"}, ""},
-		"clear text":          {Collector{Endpoint: "http://collector:4318"}, "must be an https URL"},
-		"clear text by name":  {Collector{Endpoint: "http://localhost:4318"}, "must be an https URL"},
-		"no host":             {Collector{Endpoint: "https:///v1"}, "must be an https URL"},
-		"a password":          {Collector{Endpoint: "https://user:hidden@collector"}, "must not hold a user"},
-		"a query":             {Collector{Endpoint: "https://collector/?key=hidden"}, "must be an https URL"},
-		"no certificate":      {Collector{Endpoint: "https://collector", CA: in("no.pem")}, "holds no certificate"},
-		"no CA":               {Collector{Endpoint: "https://collector", CA: in("absent")}, "absent"},
-		"a malformed header":  {Collector{Endpoint: "https://collector", HeadersFile: in("bad")}, "one NAME: VALUE a line"},
-		"a forbidden letter":  {Collector{Endpoint: "https://collector", HeadersFile: in("injected")}, "one NAME: VALUE"},
+		"https":              {Collector{Endpoint: "https://collector.example.com:4318", HeadersFile: in("good")}, ""},
+		"loopback":           {Collector{Endpoint: "http://[::1]:4318/base"}, ""},
+		"clear text":         {Collector{Endpoint: "http://collector:4318"}, "must be an https URL"},
+		"clear text by name": {Collector{Endpoint: "http://localhost:4318"}, "must be an https URL"},
+		"no host":            {Collector{Endpoint: "https:///v1"}, "must be an https URL"},
+		"a password":         {Collector{Endpoint: "https://user:hidden@collector"}, "must not hold a user"},
+		"a query":            {Collector{Endpoint: "https://collector/?key=hidden"}, "must be an https URL"},
+		"no certificate":     {Collector{Endpoint: "https://collector", CA: in("no.pem")}, "holds no certificate"},
+		"no CA":              {Collector{Endpoint: "https://collector", CA: in("absent")}, "absent"},
+		"a malformed header": {Collector{Endpoint: "https://collector", HeadersFile: in("bad")},
+			"one NAME: VALUE a line"},
+		"a forbidden letter": {Collector{Endpoint: "https://collector", HeadersFile: in("injected")},
+			"one NAME: VALUE"},
 		"no file of headers":  {Collector{Endpoint: "https://collector", HeadersFile: in("absent")}, "absent"},
 		"another scheme":      {Collector{Endpoint: "grpc://collector:4317"}, "must be an https URL"},
 		"a URL without a // ": {Collector{Endpoint: "collector:4318"}, "must be an https URL"},

@@ -27,8 +27,8 @@ type Credential struct {
 	Cookie string `yaml:"cookie"`
 	// AWS signs calls by AWS Signature Version 4 or 4A, and holds their bodies, up to 33554432 bytes.
 	AWS *AWS `yaml:"aws"`
-	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto: the user if
-	// the password is short, x-oauth-basic or api_token, else the password.
+	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto: the user
+	// if the password is short, x-oauth-basic or api_token, else the password.
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret of at least 8 bytes, for `aws` a shared credentials file with one profile. Reread after a
 	// 401, for `aws` 400 and 403 too. Set one of `file`, `vault`, `oauth`, `google`, `githubApp`.

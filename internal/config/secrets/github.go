@@ -55,7 +55,8 @@ func (g *GitHubApp) Check(key string, f *fields.Findings) {
 	}
 	for i, name := range g.Repositories {
 		if !repository.MatchString(name) {
-			f.Add(fmt.Sprintf("%s.repositories[%d]", key, i), "%.100q is not a repository's name without its owner", name)
+			f.Add(fmt.Sprintf("%s.repositories[%d]", key, i), "%.100q is not a repository's name without its owner",
+				name)
 		}
 	}
 	for name, level := range g.Permissions {

@@ -32,7 +32,8 @@ type OAuth struct {
 	Audience string `yaml:"audience"`
 	// Resource is the API's URL (RFC 8707).
 	Resource string `yaml:"resource"`
-	// RefreshTokenFile holds the first refresh token; `state` gets its successors. Default: the client's own credentials.
+	// RefreshTokenFile holds the first refresh token; `state` gets its successors. Default: the client's own
+	// credentials.
 	RefreshTokenFile string `yaml:"refreshTokenFile" is:"path"`
 	// SubjectTokenFile holds a token to exchange instead (RFC 8693), reread each time.
 	SubjectTokenFile string `yaml:"subjectTokenFile" is:"path"`
@@ -70,7 +71,8 @@ func (o *OAuth) Check(key string, f *fields.Findings) {
 	case o.RefreshTokenFile != "" && o.SubjectTokenFile != "":
 		f.Add(key+".subjectTokenFile", "has no meaning with refreshTokenFile: set one of them")
 	case o.RefreshTokenFile+o.SubjectTokenFile+o.ClientSecretFile == "":
-		f.Add(key, "needs clientSecretFile, refreshTokenFile or subjectTokenFile: a client identifier alone proves nothing")
+		f.Add(key, "needs clientSecretFile, refreshTokenFile or subjectTokenFile: a client identifier alone proves "+
+			"nothing")
 	}
 	if o.IdentityProvider != nil && (o.SubjectTokenFile == "" || o.Audience == "") {
 		f.Add(key+".identityProvider", "needs subjectTokenFile, the token that it exchanges, and audience, for whom")
@@ -119,5 +121,6 @@ func (o *OAuth) Options(state string, via http.RoundTripper) credential.OAuthOpt
 
 // Options returns what the source of the tokens needs.
 func (g *Google) Options(via http.RoundTripper) credential.GoogleOptions {
-	return credential.GoogleOptions{KeyFile: g.KeyFile, Scopes: g.Scopes, TokenURL: g.TokenURL, HTTP: via, Now: time.Now}
+	return credential.GoogleOptions{KeyFile: g.KeyFile, Scopes: g.Scopes, TokenURL: g.TokenURL, HTTP: via,
+		Now: time.Now}
 }

@@ -73,8 +73,8 @@ func ServeModel(w http.ResponseWriter, r *http.Request) {
 		}, "tool_use"
 	}
 	WriteJSON(w, http.StatusOK, modelAnswer{
-		ID: "msg_demo", Type: "message", Role: "assistant", Model: ModelName, Content: []modelBlock{said}, StopReason: stop,
-		Usage: modelUsage{Input: 20 * len(ask.Messages), Output: 1 + len(strings.Fields(said.Text))},
+		ID: "msg_demo", Type: "message", Role: "assistant", Model: ModelName, Content: []modelBlock{said},
+		StopReason: stop, Usage: modelUsage{Input: 20 * len(ask.Messages), Output: 1 + len(strings.Fields(said.Text))},
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/policy/decide"
 	"github.com/actionproof/mediator/signer"
@@ -28,8 +29,8 @@ type plane struct {
 	decision *signer.Issuer[evidence.PolicyDecision]
 	grant    *signer.Issuer[evidence.ActionGrant]
 	engines  decide.Engines
-	service  daemon.LateHandler // not_ready before the first ruling
-	ruling   *ruling            // nil until Serve; only a reload changes it
+	service  endpoint.LateHandler // not_ready before the first ruling
+	ruling   *ruling              // nil until Serve; only a reload changes it
 	// directory is ruling's trust, for the directory of Web Bot Auth.
 	directory atomic.Pointer[daemon.TrustFollower]
 }
@@ -42,16 +43,16 @@ type ruling struct {
 
 // Run runs the control plane until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "control", path, stderr, config.LoadControl, new(plane))
+	return daemon.Run(ctx, "control", path, stderr, new(plane))
 }
 
 // Plan returns what the control plane takes from a configuration.
-func Plan(c *config.Control) daemon.Plan {
+func Plan(c *config.Control) (daemon.Plan, error) {
 	return daemon.Plan{
 		File: c.File, Process: c.Process, Manifest: c.Manifest, Policy: c.Rules.Hash(),
 		Key: "internal", Endpoint: c.Internal, Grace: 10 * time.Second, Public: []string{c.Policy},
-		Listens: []daemon.Place{{Key: "webBotAuth", Address: c.WebBotAuth}},
-	}
+		Listens: []endpoint.Place{{Key: "webBotAuth", Address: c.WebBotAuth}},
+	}, nil
 }
 
 // Plan implements [daemon.Service]. The manifest has to pin the rules.
@@ -59,11 +60,11 @@ func (p *plane) Plan(c *config.Control) (daemon.Plan, error) {
 	if p.config == nil {
 		p.config = c
 	}
-	plan := Plan(c)
+	plan, err := Plan(c)
 	plan.CheckManifest = func(strict *policy.Strict) error {
 		return cmp.Or(strict.Pins(c.Rules.Hash()), p.CheckAllowed(strict, p.config.Audience))
 	}
-	return plan, nil
+	return plan, err
 }
 
 // Roles implements [daemon.Service].
@@ -125,7 +126,8 @@ func (p *plane) activate(next *ruling) error {
 	default:
 		time.AfterFunc(overlap, func() {
 			if p.engines.Retire(old.engine) {
-				p.Log.Info("the previous manifest is honoured no more", zap.String("manifest", old.trust.Strict.ManifestHash))
+				p.Log.Info("the previous manifest is honoured no more",
+					zap.String("manifest", old.trust.Strict.ManifestHash))
 			}
 			p.Trust.Drop(old.trust)
 		})

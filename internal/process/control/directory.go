@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/botauth"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 )
 
 // publish serves the directory of Web Bot Auth to everyone until ctx ends, if the configuration says where.
@@ -26,7 +27,7 @@ func (p *plane) publish(ctx context.Context, group *errgroup.Group) error {
 		return fmt.Errorf("webBotAuth: %w", err)
 	}
 	handler := botauth.Handler(func() botauth.Directory { return directory(p.directory.Load()) })
-	group.Go(func() error { return daemon.Serve(ctx, l, handler, daemon.PublicLimits, time.Second, p.Log) })
+	group.Go(func() error { return endpoint.Serve(ctx, l, handler, endpoint.PublicLimits, time.Second, p.Log) })
 	return nil
 }
 

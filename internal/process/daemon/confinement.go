@@ -89,7 +89,8 @@ func (p Plan) files(named []observe.Path) (all []confine.File, err error) {
 		for _, dir := range files.Folders(f.Name) {
 			if dir == "/" {
 				return nil, fmt.Errorf(
-					"%s is in the root folder, which would make every file readable: give it a folder of its own", f.Name)
+					"%s is in the root folder, which would make every file readable: give it a folder of its own",
+					f.Name)
 			}
 			add(confine.Read, dir)
 		}

@@ -26,7 +26,8 @@ var (
 	bundleInfo = describe("mediator_trust_bundle_info",
 		"1 for the trust bundle by which this process now signs or verifies.", "use", "sha256")
 	bundleFull = describe("mediator_trust_bundle_full_ratio",
-		"How full the trust bundle is, from 0 to 1: by its certificates, bytes or revocation list. A full one takes no more.")
+		"How full the trust bundle is, from 0 to 1: by its certificates, bytes or revocation list. A full one takes "+
+			"no more.")
 	signingVersion = describe("mediator_signing_version", "The version of a key that signs now. Missing if none may.",
 		"key", "purpose")
 	signingMade = describe("mediator_signing_version_created_seconds",

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/actionproof/mediator/internal/confine"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -85,13 +86,13 @@ func holds(all []look.Observation) error {
 // observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement.
 // Without the parameter maxAge, all observations are made now.
 func (p *Process) observations(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/looks", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /v1/looks", wire.Answer(func(r *http.Request) ([]look.Observation, error) {
 		maxAge, _ := time.ParseDuration(r.URL.Query().Get("maxAge")) // 0 if it is none
-		wire.Write(w, p.Observer.Load().Observe(r.Context(), maxAge), nil)
-	})
-	mux.HandleFunc("GET /v1/layers", func(w http.ResponseWriter, _ *http.Request) {
-		wire.Write(w, p.Confined.Layers(), nil)
-	})
+		return p.Observer.Load().Observe(r.Context(), maxAge), nil
+	}))
+	mux.HandleFunc("GET /v1/layers", wire.Answer(func(*http.Request) ([]confine.Layer, error) {
+		return p.Confined.Layers(), nil
+	}))
 }
 
 // paths lists files and folders that the agent must not change, nor read if they are secret. It skips empty names.

@@ -2,18 +2,12 @@ package daemon
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net"
-	"os"
-	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/observe"
-	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
@@ -30,12 +24,12 @@ type Plan struct {
 	Environment   string                     // the hash of a sidecar's environment
 	Policy        string                     // the hash of a control plane's rules
 
-	Key         string          // of the endpoint: internal or admin
-	Endpoint    config.Endpoint // for sidecars or operators
-	Tokens      config.Tokens   // admit operators at its TCP address
-	Descriptors bool            // requests to it may pass a descriptor
-	Listens     []Place         // further addresses
-	Grace       time.Duration   // how long a process that ends waits for open requests
+	Key         string           // of the endpoint: internal or admin
+	Endpoint    config.Endpoint  // for sidecars or operators
+	Tokens      config.Tokens    // admit operators at its TCP address
+	Descriptors bool             // requests to it may pass a descriptor
+	Listens     []endpoint.Place // further addresses
+	Grace       time.Duration    // how long a process that ends waits for open requests
 
 	Secret  []string // further files that the agent must neither read nor change
 	Public  []string // further files that the agent must not change
@@ -89,53 +83,10 @@ func (p *Plan) UseDatabase(db *config.Postgres, dsn string) error {
 	return err
 }
 
-func (p *Plan) places() []Place {
-	all := append([]Place{{p.Key, p.Endpoint.TCP, p.Endpoint.Unix}}, p.Listens...)
+func (p *Plan) places() []endpoint.Place {
+	all := append([]endpoint.Place{{Key: p.Key, Address: p.Endpoint.TCP, Unix: p.Endpoint.Unix}}, p.Listens...)
 	if p.Probes != nil {
-		all = append(all, Place{Key: "probes.listen", Address: p.Probes.Listen})
+		all = append(all, endpoint.Place{Key: "probes.listen", Address: p.Probes.Listen})
 	}
 	return all
-}
-
-// Place is where a process listens, with the key of its configuration that names it. Address, Unix or both are set, or
-// neither where the key is left out.
-type Place struct{ Key, Address, Unix string }
-
-// CheckPlaces refuses a start that could not listen as the file says (listen_failed). It opens each address and closes
-// it again.
-func CheckPlaces(file string, places ...Place) error {
-	for _, p := range places {
-		if err := p.check(); err != nil {
-			return refusal.New("listen_failed", "%s in %s: %w", p.Key, file, err)
-		}
-	}
-	return nil
-}
-
-func (p Place) check() error {
-	if p.Unix != "" {
-		if _, err := os.Stat(filepath.Dir(p.Unix)); err != nil {
-			return fmt.Errorf("the folder of the socket %s cannot be used (%w): make it, or name another", p.Unix,
-				errors.Unwrap(err))
-		}
-		if _, err := isStale(p.Unix); err != nil {
-			return err
-		}
-	}
-	if p.Address == "" {
-		return nil
-	}
-	l, err := net.Listen("tcp", p.Address)
-	switch {
-	case err == nil:
-		return l.Close()
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("another process listens on %s: end it, or write another address", p.Address)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("this machine does not have the address %s: write one that it has", p.Address)
-	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf(
-			"this user may not listen on %s: write a port from 1024 on, or give the process CAP_NET_BIND_SERVICE", p.Address)
-	}
-	return err
 }

@@ -1,5 +1,15 @@
-// Package daemon has the common parts of the processes: sidecar, trigger service, control plane and node.
+// Package daemon has the common parts of the processes: sidecar, trigger service, control plane, node and registrar.
 // [Run] starts one, reloads it and ends it.
+//
+//	run.go           the start, step by step; a reload; the addresses
+//	process.go       the parts of a process
+//	plan.go          the files and addresses that it uses; confinement.go leaves it no others; observer.go looks at them
+//	tls.go           its certificate, and who may ask it; exchange.go gets the certificate for a token
+//	roles.go         its signing keys
+//	trust.go         the manifest, and the trust bundle by which it verifies
+//	certificates.go  the trust bundle by which its keys sign
+//	registration.go  has its keys certified, and takes the trust, if there is a registrar
+//	reload.go, ready.go, metrics.go  what operators ask of it
 package daemon
 
 import (
@@ -52,7 +62,8 @@ type Process struct {
 	follow       func(ctx context.Context)           // renews the Identity; nil without one
 	ready        Check                               // why its callers would be refused; nil until Mux
 	certificates atomic.Pointer[certificateFollower] // nil until WaitForCertificates
-	waiting      atomic.Pointer[string]              // what the process waits for before it is ready; nil if for nothing
+	// what the process waits for before it is ready; nil if for nothing
+	waiting atomic.Pointer[string]
 }
 
 // New opens the custody and reads the TLS certificate of a process, and makes SIGHUP reload the process. The caller

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 )
@@ -161,22 +161,8 @@ func restartRequired(keys []string) error {
 		strings.Join(keys, ", "))
 }
 
-// mayReload reports whether a request comes from root or from the user of this process. Over TCP, every caller of the
-// endpoint may reload. A client whose user is unknown is refused: its uid reads as 0, which is root.
-func mayReload(r *http.Request) bool {
-	c, known := r.Context().Value(connKey{}).(net.Conn)
-	if !known {
-		return false
-	}
-	if _, tcp := c.LocalAddr().(*net.TCPAddr); tcp {
-		return true
-	}
-	peer, err := peerOfConn(c)
-	return err == nil && (peer.Uid == 0 || peer.Uid == uint32(os.Geteuid()))
-}
-
 func (r *Reloader) serve(w http.ResponseWriter, req *http.Request) {
-	if !mayReload(req) {
+	if !endpoint.FromOwner(req) {
 		problem.Write(w, refusal.New("reload_refused", "only root and the process's own user can reload it"))
 		return
 	}
@@ -194,31 +180,25 @@ func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 // health answers /healthz, /startupz (the process has its first configuration) and /readyz (its callers would not be
 // refused now).
 func (r *Reloader) health(mux *http.ServeMux, ready Check) {
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		wire.Write(w, map[string]bool{"healthy": true}, nil)
-	})
-	mux.HandleFunc("GET /startupz", func(w http.ResponseWriter, req *http.Request) {
-		var err error
+	mux.HandleFunc("GET /healthz", wire.Answer(func(*http.Request) (map[string]bool, error) {
+		return map[string]bool{"healthy": true}, nil
+	}))
+	mux.HandleFunc("GET /startupz", wire.Answer(func(req *http.Request) (map[string]bool, error) {
 		if r.current.Load() == nil {
-			err = cmp.Or(ready(req.Context()), error(errStarting))
+			return nil, cmp.Or(ready(req.Context()), error(errStarting))
 		}
-		wire.Write(w, map[string]bool{"started": true}, err)
-	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
+		return map[string]bool{"started": true}, nil
+	}))
+	mux.HandleFunc("GET /readyz", wire.Answer(func(req *http.Request) (any, error) {
 		c := r.current.Load()
-		err := ready(req.Context())
-		if err == nil && c == nil {
-			err = errStarting
+		if err := ready(req.Context()); err != nil || c == nil {
+			return nil, cmp.Or(err, error(errStarting))
 		}
-		if err != nil {
-			problem.Write(w, err)
-			return
-		}
-		wire.Write(w, struct {
+		return struct {
 			Ready bool `json:"ready"`
 			ConfigStatus
-		}{true, *c}, nil)
-	})
+		}{true, *c}, nil
+	}))
 }
 
 var errStarting = refusal.New("not_ready", "the process is not ready: it is starting or ending")

@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/policy"
@@ -108,7 +109,8 @@ func documents(ctx context.Context, roles []Role) []RoleDocument {
 			continue
 		}
 		p := r.Key.Properties()
-		d.KeyCustody, d.KeyExportable, d.Observed, d.Made = p.Custody, p.Exportable, p.Observed, make(map[string]time.Time)
+		d.KeyCustody, d.KeyExportable, d.Observed, d.Made = p.Custody, p.Exportable, p.Observed,
+			make(map[string]time.Time)
 		for _, v := range versions {
 			d.Keys = append(d.Keys, custody.JWK(v))
 			if !v.Made().IsZero() {
@@ -135,7 +137,7 @@ const RolesWait, rolesPoll = time.Minute, time.Second
 // nextState waits until the state of the roles is not known, until ctx or the process ends, or for RolesWait. It
 // returns the state.
 func (p *Process) nextState(ctx context.Context, known string) (RolesState, error) {
-	ctx, cancel := UntilEnding(ctx)
+	ctx, cancel := endpoint.UntilEnding(ctx)
 	defer cancel()
 	wait := time.NewTimer(RolesWait)
 	defer wait.Stop()
@@ -165,21 +167,19 @@ func (p *Process) nextState(ctx context.Context, known string) (RolesState, erro
 // GET /v1/roles/state waits for another state of /v1/roles than the parameter unlike.
 func (p *Process) rolesHandler(mux *http.ServeMux) {
 	roles := p.Roles
-	mux.HandleFunc("GET /v1/roles", func(w http.ResponseWriter, r *http.Request) {
-		wire.Write(w, documents(r.Context(), roles), nil)
-	})
-	mux.HandleFunc("GET /v1/roles/state", func(w http.ResponseWriter, r *http.Request) {
-		now, err := p.nextState(r.Context(), r.URL.Query().Get("unlike"))
-		wire.Write(w, now, err)
-	})
-	mux.HandleFunc("GET /v1/jwks", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /v1/roles", wire.Answer(func(r *http.Request) ([]RoleDocument, error) {
+		return documents(r.Context(), roles), nil
+	}))
+	mux.HandleFunc("GET /v1/roles/state", wire.Answer(func(r *http.Request) (RolesState, error) {
+		return p.nextState(r.Context(), r.URL.Query().Get("unlike"))
+	}))
+	mux.HandleFunc("GET /v1/jwks", wire.Answer(func(r *http.Request) (jose.JSONWebKeySet, error) {
 		keys := make([]custody.Key, len(roles))
 		for i, r := range roles {
 			keys[i] = r.Key
 		}
-		set, err := custody.JWKS(r.Context(), keys...)
-		wire.Write(w, set, err)
-	})
+		return custody.JWKS(r.Context(), keys...)
+	}))
 }
 
 // CheckAllowed refuses a manifest that does not allow the issuers, audience and keys of this process's roles.
@@ -188,14 +188,14 @@ func (p *Process) CheckAllowed(strict *policy.Strict, audience string) error {
 		want := strict.Expected(r.Purpose)
 		if !slices.Contains(want.Issuers, r.Issuer) || !slices.Contains(want.Audiences, audience) {
 			return refusal.New("key_purpose",
-				"the manifest does not allow this process to sign as the issuer %s for the audience %s (purpose: %s)", r.Issuer,
-				audience, r.Purpose)
+				"the manifest does not allow this process to sign as the issuer %s for the audience %s (purpose: %s)",
+				r.Issuer, audience, r.Purpose)
 		}
 		if !slices.ContainsFunc(want.KeyIDs, func(kid string) bool {
 			return evidence.MatchName([]string{evidence.KeyName(kid)}, r.Key.Name())
 		}) {
-			return refusal.New("not_allowed", "the manifest does not allow the key %s, with which this process signs (%s)",
-				r.Key.Name(), r.Purpose)
+			return refusal.New("not_allowed",
+				"the manifest does not allow the key %s, with which this process signs (%s)", r.Key.Name(), r.Purpose)
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/descriptor"
 	"github.com/actionproof/mediator/internal/logs"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/tracing"
 	"github.com/actionproof/mediator/policy"
 )
@@ -69,9 +70,9 @@ type running[C any] struct {
 
 // Run runs the process called name, with the configuration at path, until ctx ends. All checks that can refuse the
 // start come before openKeys, because a login can use up its credentials.
-func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load func(path string) (*C, error),
+func Run[C any, P config.Configuration[C]](ctx context.Context, name, path string, stderr io.Writer,
 	service Service[C]) error {
-	c, err := load(path)
+	c, err := config.Load[C, P](path)
 	if err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 	if err != nil {
 		return err
 	}
-	if err := CheckPlaces(path, plan.places()...); err != nil {
+	if err := endpoint.CheckPlaces(path, plan.places()...); err != nil {
 		return err
 	}
 	log, err := logs.New(plan.Log, name, stderr)
@@ -94,10 +95,10 @@ func Run[C any](ctx context.Context, name, path string, stderr io.Writer, load f
 	}
 	defer p.Keys.Close()
 	if t := plan.Tracing; t != nil {
-		p.Tracing = tracing.New(tracing.Options{Service: "mediator-" + name, Collector: t.Of(), Sample: t.Sample, Log: log,
-			Metrics: p.Metrics})
+		p.Tracing = tracing.New(tracing.Options{Service: "mediator-" + name, Collector: t.Of(), Sample: t.Sample,
+			Log: log, Metrics: p.Metrics})
 	}
-	return (&running[C]{p, service, load, &Configured[C]{Config: c, Plan: plan}}).run(ctx)
+	return (&running[C]{p, service, config.Load[C, P], &Configured[C]{Config: c, Plan: plan}}).run(ctx)
 }
 
 func (r *running[C]) run(ctx context.Context) error {
@@ -138,7 +139,7 @@ func (r *running[C]) run(ctx context.Context) error {
 		group.Go(func() error { t.Run(ctx); return nil })
 	}
 	for _, p := range open {
-		group.Go(func() error { return Serve(ctx, p, p.serves(handler), p.limits, p.grace, r.Log) })
+		group.Go(func() error { return endpoint.Serve(ctx, p, p.serves(handler), p.limits, p.grace, r.Log) })
 	}
 	if r.Identity != nil {
 		group.Go(func() error { r.KeepIdentity(ctx); return nil })
@@ -153,7 +154,7 @@ func (r *running[C]) run(ctx context.Context) error {
 type port struct {
 	net.Listener
 	serves func(endpoint http.Handler) http.Handler
-	limits Limits
+	limits endpoint.Limits
 	grace  time.Duration
 }
 
@@ -171,9 +172,9 @@ func (r *running[C]) listen(plan Plan) (open []port, err error) {
 		}
 	}()
 	for _, e := range plan.Endpoint.Parts() {
-		listen := Listen
+		listen := endpoint.Listen
 		if e.TCP != "" && plan.Tokens != (config.Tokens{}) {
-			listen = ListenOpen
+			listen = endpoint.ListenOpen
 		}
 		l, err := listen(e, r.Identity, r.Log)
 		if err != nil {
@@ -194,7 +195,8 @@ func (r *running[C]) listen(plan Plan) (open []port, err error) {
 		if err != nil {
 			return open, fmt.Errorf("probes.listen: %w", err)
 		}
-		open = append(open, port{l, func(http.Handler) http.Handler { return r.probes() }, PublicLimits, time.Second})
+		open = append(open, port{l, func(http.Handler) http.Handler { return r.probes() }, endpoint.PublicLimits,
+			time.Second})
 	}
 	return open, nil
 }

@@ -4,42 +4,24 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/internal/tracing"
 	"github.com/actionproof/mediator/internal/wire"
 )
-
-// ListenTLS opens a TCP address that speaks only TLS, for everyone. Until ctx ends, group follows the files of the
-// certificate and its key, so a renewal needs no restart.
-func ListenTLS(ctx context.Context, group *errgroup.Group, address, certificate, key string,
-	log *zap.Logger) (net.Listener, error) {
-	s, err := identity.LoadServer(certificate, key)
-	if err != nil {
-		return nil, err
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
-	}
-	group.Go(func() error { s.Follow(ctx, log); return nil })
-	return tls.NewListener(l, s.Config()), nil
-}
 
 // loadIdentity reads the process's TLS certificate, if it has one, or gets it for a token.
 func (p *Process) loadIdentity(ctx context.Context, c config.Process) (err error) {
@@ -65,7 +47,7 @@ func (p *Process) KeepIdentity(ctx context.Context) { p.follow(ctx) }
 
 // Client returns an HTTP client for another process, and the base of its URLs. Requests carry their trace.
 func (p *Process) Client(at config.Peer) (*http.Client, string) {
-	c, base := Client(at, p.Identity)
+	c, base := endpoint.Client(at, p.Identity)
 	if p.Tracing != nil {
 		c.Transport = tracing.Transport(c.Transport)
 	}
@@ -86,7 +68,8 @@ func (p *Process) admitting(e config.Endpoint, tokens config.Tokens, next http.H
 		caller, err := p.callerOf(e, tokens, r)
 		if err != nil {
 			log.Warn("request refused", zap.String("caller", caller.ID), zap.Error(err))
-			// net/http would wait for the rest of the body and for the next request, so a stranger could hold the connection.
+			// net/http would wait for the rest of the body and for the next request, so a stranger could hold the
+			// connection.
 			w.Header().Set("Connection", "close")
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout))
 			problem.Write(w, err)

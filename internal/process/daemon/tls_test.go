@@ -8,22 +8,19 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/tlstest"
@@ -38,15 +35,16 @@ func tlsEndpoint(t *testing.T, a *tlstest.Authority, callers ...string) (*Proces
 	files := config.TLS{Certificate: made.Certificate, Key: made.Key, Authorities: made.Authorities}
 	check.Must(t, p.loadIdentity(t.Context(), config.Process{TLS: &files}))
 	e := config.Endpoint{TCP: "127.0.0.1:0", Callers: callers}
-	l, err := Listen(e, p.Identity, p.Log)
+	l, err := endpoint.Listen(e, p.Identity, p.Log)
 	check.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, l, p.admitting(e, config.Tokens{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			caller, _ := wire.CallerOf(r.Context())
-			wire.Write(w, caller.ID, nil)
-		})), Limits{}, time.Minute, p.Log)
+		done <- endpoint.Serve(ctx, l,
+			p.admitting(e, config.Tokens{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				caller, _ := wire.CallerOf(r.Context())
+				wire.Write(w, caller.ID, nil)
+			})), endpoint.Limits{}, time.Minute, p.Log)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -63,10 +61,11 @@ func TestCallers(t *testing.T) {
 	ask := func(by *tlstest.Authority, id string) (string, error) {
 		i, err := identity.Load(by.Write(t, t.TempDir(), nil, id))
 		check.Must(t, err)
-		client, base := Client(config.Peer{TCP: at}, i)
+		client, base := endpoint.Client(config.Peer{TCP: at}, i)
 		defer client.CloseIdleConnections()
 		var said string
-		err = wire.Peer{HTTP: client, Name: "control", Unavailable: "process_unavailable"}.Call(t.Context(), base, 0, &said)
+		err = wire.Peer{HTTP: client, Name: "control", Unavailable: "process_unavailable"}.Call(t.Context(), base, 0,
+			&said)
 		return said, err
 	}
 	for id, code := range map[string]string{
@@ -107,7 +106,8 @@ func TestStrangersAreNotWaitedFor(t *testing.T) {
 	certificate, key := a.Certify(t, nil, "spiffe://example.org/pod/agents/1")
 	pair, err := tls.X509KeyPair(certificate, key)
 	check.Must(t, err)
-	for _, body := range []string{"Content-Length: 10\r\n\r\nhalf", "\r\n"} { // the second one would keep its connection
+	// the second one would keep its connection
+	for _, body := range []string{"Content-Length: 10\r\n\r\nhalf", "\r\n"} {
 		any := &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true} //nolint:gosec // a test
 		c, err := tls.Dial("tcp", at, any)
 		check.Must(t, err)
@@ -131,7 +131,7 @@ func TestCertificateEndsOnAConnection(t *testing.T) {
 	},
 		"spiffe://example.org/operator"))
 	check.Must(t, err)
-	client, base := Client(config.Peer{TCP: at}, i)
+	client, base := endpoint.Client(config.Peer{TCP: at}, i)
 	defer client.CloseIdleConnections()
 	own := Process{Identity: i}
 	check.Must(t, own.identified(t.Context()))
@@ -151,56 +151,5 @@ func TestCertificateEndsOnAConnection(t *testing.T) {
 	}
 	if err := own.identified(t.Context()); err == nil || !strings.Contains(err.Error(), "is valid from") {
 		t.Errorf("it is ready: %v", err)
-	}
-}
-
-// TestSilentHandshakesEnd: a stranger who says nothing cannot keep a connection to an endpoint.
-func TestSilentHandshakesEnd(t *testing.T) {
-	i, err := identity.Load(tlstest.New(t).Write(t, t.TempDir(), nil, "spiffe://example.org/service/control"))
-	check.Must(t, err)
-	synctest.Test(t, func(t *testing.T) {
-		l := &pipeListener{waiting: make(chan net.Conn, 1), closed: make(chan struct{})}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() {
-			over := tls.NewListener(newBoundedListener(l, endpointLimits, zap.NewNop()), i.Config())
-			done <- Serve(ctx, over, http.NotFoundHandler(), Limits{}, time.Second, zap.NewNop())
-		}()
-		began := time.Now()
-		c := l.dial("10.0.0.1")
-		_, err := io.ReadAll(c)
-		if took := time.Since(began); took != 30*time.Second {
-			t.Errorf("it ends after %s: %v", took, err)
-		}
-		c.Close()
-		cancel()
-		check.Must(t, <-done)
-	})
-}
-
-func TestPublicCertificate(t *testing.T) {
-	dir := t.TempDir()
-	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	group, ctx := errgroup.WithContext(t.Context())
-	if _, err := ListenTLS(ctx, group, "127.0.0.1:0", certificate, key, zap.NewNop()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a listener opens without its files: %v", err)
-	}
-	one, itsKey := tlstest.New(t).Certify(t, nil)
-	tlstest.Replace(t, certificate, one)
-	tlstest.Replace(t, key, itsKey)
-	l, err := ListenTLS(ctx, group, "127.0.0.1:0", certificate, key, zap.NewNop())
-	check.Must(t, err)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() { _ = Serve(ctx, l, http.NotFoundHandler(), PublicLimits, time.Minute, zap.NewNop()) }()
-	for version, want := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
-		any := &tls.Config{InsecureSkipVerify: true, MaxVersion: version} //nolint:gosec // a test
-		c, err := tls.Dial("tcp", l.Addr().String(), any)
-		if err == nil {
-			c.Close()
-		}
-		if (err == nil) != want {
-			t.Errorf("version %x: %v", version, err)
-		}
 	}
 }

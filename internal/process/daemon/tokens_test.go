@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/tlstest"
@@ -34,15 +35,16 @@ func TestTokens(t *testing.T) {
 	reads, operates := strings.Repeat("r", 32), strings.Repeat("o", 32)
 	tokens := config.Tokens{Read: path("read", reads), Operate: path("operate", operates)}
 	e := config.Endpoint{TCP: "127.0.0.1:0", Callers: []string{"spiffe://example.org/operator"}}
-	l, err := ListenOpen(e, id, p.Log)
+	l, err := endpoint.ListenOpen(e, id, p.Log)
 	check.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Serve(ctx, l, p.admitting(e, tokens, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			caller, _ := wire.CallerOf(r.Context())
-			wire.Write(w, caller.ID, nil)
-		})), Limits{}, time.Minute, p.Log)
+		done <- endpoint.Serve(ctx, l,
+			p.admitting(e, tokens, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				caller, _ := wire.CallerOf(r.Context())
+				wire.Write(w, caller.ID, nil)
+			})), endpoint.Limits{}, time.Minute, p.Log)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -50,7 +52,7 @@ func TestTokens(t *testing.T) {
 	})
 	authorities := path("ca.pem", string(a.PEM()))
 	ask := func(id *identity.Identity, method string) (string, error) {
-		client, base := Client(config.Peer{TCP: l.Addr().String()}, id)
+		client, base := endpoint.Client(config.Peer{TCP: l.Addr().String()}, id)
 		defer client.CloseIdleConnections()
 		req, err := http.NewRequestWithContext(t.Context(), method, base+"/", nil)
 		check.Must(t, err)

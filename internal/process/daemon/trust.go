@@ -185,8 +185,8 @@ func (s *TrustFollower) follow(raw []byte, replaced bool) {
 		s.followed(s)
 	}
 	if err := s.deploy(b); err != nil {
-		s.log.Warn("the deployment certificate is not taken over: a reload takes a changed manifest with its certificate",
-			zap.Error(err))
+		s.log.Warn("the deployment certificate is not taken over: a reload takes a changed manifest with its "+
+			"certificate", zap.Error(err))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/accrual"
@@ -43,14 +44,14 @@ type process struct {
 	verifier *verifier
 	verified *signer.Issuer[verification.Result]
 	// Both answer not_ready until the node is ready.
-	internal, public daemon.LateHandler
+	internal, public endpoint.LateHandler
 }
 
 const grace = 10 * time.Second
 
 // Run runs the node of a program of this version until ctx ends.
 func Run(ctx context.Context, version, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "reputation", path, stderr, config.LoadReputation, &process{version: version})
+	return daemon.Run(ctx, "reputation", path, stderr, &process{version: version})
 }
 
 // Plan returns what the node takes from a configuration.
@@ -60,7 +61,7 @@ func Plan(c *config.Reputation) (daemon.Plan, error) {
 		Secret: []string{StorePath(c)}, Write: []string{c.State}, History: true,
 	}
 	if c.Public != nil {
-		p.Listens = []daemon.Place{{Key: "public.listen", Address: c.Public.Listen}}
+		p.Listens = []endpoint.Place{{Key: "public.listen", Address: c.Public.Listen}}
 		p.Secret, p.Public = append(p.Secret, c.Public.TLSKey), append(p.Public, c.Public.TLSCertificate)
 	}
 	if v := c.Verification; v != nil {
@@ -188,11 +189,11 @@ func (p *process) Close() {
 // Begin also opens the public address, without the process's own endpoints.
 func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
 	if c := p.config.Public; c != nil {
-		l, err := daemon.ListenTLS(ctx, group, c.Listen, c.TLSCertificate, c.TLSKey, p.Log)
+		l, err := endpoint.ListenTLS(ctx, group, c.Listen, c.TLSCertificate, c.TLSKey, p.Log)
 		if err != nil {
 			return nil, fmt.Errorf("public in %s: %w", p.config.Path, err)
 		}
-		group.Go(func() error { return daemon.Serve(ctx, l, &p.public, daemon.PublicLimits, grace, p.Log) })
+		group.Go(func() error { return endpoint.Serve(ctx, l, &p.public, endpoint.PublicLimits, grace, p.Log) })
 	}
 	mux := p.Mux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

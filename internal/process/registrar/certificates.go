@@ -47,7 +47,8 @@ func (p *process) certifyItself(ctx context.Context) error {
 	}
 	to := p.ownFiles()
 	both := append([]byte(certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
-	return errors.Join(files.Replace(to.Authorities, p.authority.PEM(), 0o644), files.Replace(to.Certificate, both, 0o600))
+	return errors.Join(files.Replace(to.Authorities, p.authority.PEM(), 0o644),
+		files.Replace(to.Certificate, both, 0o600))
 }
 
 func (c *cluster) take(r kube.CertificateRequest) {
@@ -118,7 +119,8 @@ func (c *cluster) answer(ctx context.Context, r kube.CertificateRequest) {
 	err = c.api.Answer(ctx, r, a)
 	var status *kube.StatusError
 	switch {
-	case err == nil, errors.As(err, &status) && (status.Code == http.StatusConflict || status.Code == http.StatusNotFound):
+	case err == nil, errors.As(err, &status) &&
+		(status.Code == http.StatusConflict || status.Code == http.StatusNotFound):
 		c.drop(r) // if it changed meanwhile, it comes again
 		if err == nil && refused == nil {
 			c.p.made.WithLabelValues("tls").Inc()
@@ -162,8 +164,8 @@ func (c *cluster) decide(ctx context.Context, r kube.CertificateRequest, pod *re
 		return a, err
 	}
 	if seen.Spec.ServiceAccountName != r.Spec.ServiceAccountName || seen.Spec.NodeName != r.Spec.NodeName {
-		return a, registrar.Refuse("service_account", "the request %s/%s names another service account or node than its pod",
-			r.Meta.Namespace, r.Meta.Name)
+		return a, registrar.Refuse("service_account",
+			"the request %s/%s names another service account or node than its pod", r.Meta.Namespace, r.Meta.Name)
 	}
 	asked := time.Duration(r.Spec.MaxExpirationSeconds) * time.Second
 	leaf, chain, err := c.issue(ctx, rules, *pod, r.Spec.StubPKCS10Request, asked)
@@ -184,7 +186,8 @@ func (c *cluster) living(ctx context.Context, pod *registrar.Pod) (seen kube.Pod
 	switch {
 	case errors.As(err, &status) && status.Code == http.StatusNotFound, err == nil && seen.Meta.UID != pod.UID,
 		err == nil && seen.Ended():
-		return seen, registrar.Refuse("gone", "the pod %s/%s with the UID %s has ended", pod.Namespace, pod.Name, pod.UID)
+		return seen, registrar.Refuse("gone", "the pod %s/%s with the UID %s has ended", pod.Namespace, pod.Name,
+			pod.UID)
 	case err == nil:
 		*pod = c.podOf(seen)
 	}
@@ -203,8 +206,8 @@ func (c *cluster) issue(ctx context.Context, rules *registrar.Rules, pod registr
 		err = csr.CheckSignature()
 	}
 	if err != nil {
-		return nil, "", registrar.Refuse("possession", "the request of the pod %s/%s does not prove that its key is held: %v",
-			pod.Namespace, pod.Name, err)
+		return nil, "", registrar.Refuse("possession",
+			"the request of the pod %s/%s does not prove that its key is held: %v", pod.Namespace, pod.Name, err)
 	}
 	return c.p.authority.Issue(ctx, registrar.Leaf{Path: registrar.IDPath(rule, pod), DNSNames: rule.DNSNames,
 		Public: csr.PublicKey, Lifetime: min(asked, c.p.config.Kubernetes.Lifetime.Or(config.RegistrarLifetime))})

@@ -172,7 +172,8 @@ func (c *cluster) gone(own string) bool {
 	rules, err := c.p.Rules()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil || slices.ContainsFunc(rules.Namespaces(), func(namespace string) bool { return !c.listed[namespace] }) {
+	if err != nil || slices.ContainsFunc(rules.Namespaces(),
+		func(namespace string) bool { return !c.listed[namespace] }) {
 		return false
 	}
 	for uid, p := range c.pods {

@@ -85,7 +85,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		meta := pod["metadata"].(map[string]any)
-		write(map[string]any{"status": map[string]any{"authenticated": true, "audiences": []string{"mediator-registrar"},
+		write(map[string]any{"status": map[string]any{"authenticated": true,
+			"audiences": []string{"mediator-registrar"},
 			"user": map[string]any{"username": fmt.Sprintf("system:serviceaccount:%s:%s", meta["namespace"],
 				pod["spec"].(map[string]any)["serviceAccountName"]), "extra": map[string]any{
 				"authentication.kubernetes.io/pod-name": []any{meta["name"]},
@@ -142,8 +143,8 @@ func requestFor(t *testing.T, name string, pod map[string]any, change func(spec 
 		created = at
 		delete(spec, "created")
 	}
-	return map[string]any{"metadata": map[string]any{"name": name, "namespace": of["namespace"], "uid": "request-" + name,
-		"resourceVersion": "1", "creationTimestamp": created.UTC().Truncate(time.Second)}, "spec": spec}
+	return map[string]any{"metadata": map[string]any{"name": name, "namespace": of["namespace"], "uid": "request-" +
+		name, "resourceVersion": "1", "creationTimestamp": created.UTC().Truncate(time.Second)}, "spec": spec}
 }
 
 // newProcess returns a registrar in a cluster, with rules for the pods of one service account.
@@ -156,14 +157,16 @@ func newProcess(t *testing.T, api http.Handler) *process {
 	files := map[string][]byte{"token": []byte("token"), "mediator.yaml": configs.Dev["mediator.yaml"],
 		"manifest.yaml": configs.Dev["manifest.yaml"],
 		"ca":            pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
-		"rules.yaml": fmt.Appendf(nil, "serial: 1\nrules: [{namespace: agents, serviceAccount: worker, imageDigests: [%q], "+
-			"role: sidecar, dnsNames: [worker.agents.svc]}]", digest)}
+		"rules.yaml": fmt.Appendf(nil,
+			"serial: 1\nrules: [{namespace: agents, serviceAccount: worker, imageDigests: [%q], role: sidecar, "+
+				"dnsNames: [worker.agents.svc]}]", digest)}
 	for name, content := range files {
 		check.Must(t, os.WriteFile(at(name), content, 0o600))
 	}
-	p := &process{config: &config.Registrar{State: dir, Rules: at("rules.yaml"), Trial: true, Kubernetes: &config.Cluster{
-		TrustDomain: "example.org", Signer: signer, Key: "ca", DNSNames: []string{"registrar"}, Server: s.URL, CA: at("ca"),
-		TokenFile: at("token")}}}
+	p := &process{config: &config.Registrar{State: dir, Rules: at("rules.yaml"), Trial: true,
+		Kubernetes: &config.Cluster{
+			TrustDomain: "example.org", Signer: signer, Key: "ca", DNSNames: []string{"registrar"}, Server: s.URL,
+			CA: at("ca"), TokenFile: at("token")}}}
 	check.Must(t, p.Roles(&daemon.Process{Log: zap.NewNop(), Metrics: daemon.NewMetrics(), Keys: memoryKeys{}}))
 	var err error
 	p.store, err = openFolder(dir)

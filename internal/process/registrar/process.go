@@ -41,6 +41,7 @@ import (
 	"github.com/actionproof/mediator/internal/kube"
 	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/registrar"
 )
 
@@ -87,7 +88,7 @@ const (
 
 // Run runs the registrar until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "registrar", path, stderr, config.LoadRegistrar,
+	return daemon.Run(ctx, "registrar", path, stderr,
 		&process{stderr: stderr, ruled: make(chan struct{})})
 }
 
@@ -95,7 +96,7 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 func Plan(c *config.Registrar) (daemon.Plan, error) {
 	p := daemon.Plan{
 		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
-		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
+		Listens: []endpoint.Place{{Key: "listen", Address: c.Listen}},
 		Public:  []string{c.Rules}, Write: []string{c.State},
 		Secret: c.Custody.SecretFiles(caPurpose, readerPurpose),
 	}
@@ -104,7 +105,7 @@ func Plan(c *config.Registrar) (daemon.Plan, error) {
 			p.Secret = append(p.Secret, key)
 			continue
 		}
-		root, err := config.LoadRootKey(key)
+		root, err := config.Load[config.RootKey](key)
 		if err != nil {
 			return p, err
 		}
@@ -151,7 +152,8 @@ func (p *process) Roles(process *daemon.Process) (err error) {
 func (p *process) Open(ctx context.Context) (err error) {
 	c := p.config
 	if c.Trial {
-		if _, err := deployed.EnvironmentHash(nil); err != nil { // reads this program while it still can, and keeps its hash
+		// reads this program while it still can, and keeps its hash
+		if _, err := deployed.EnvironmentHash(nil); err != nil {
 			return err
 		}
 		if err := p.makeRoots(); err != nil {
@@ -215,16 +217,16 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 			return nil, err
 		}
 	}
-	listen := daemon.Listen
+	listen := endpoint.Listen
 	if p.cluster != nil && p.cluster.audience != "" {
-		listen = daemon.ListenOpen
+		listen = endpoint.ListenOpen
 	}
 	l, err := listen(config.Endpoint{TCP: p.config.Listen}, p.own, p.Log)
 	if err != nil {
 		return nil, fmt.Errorf("listen in %s: %w", p.config.Path, err)
 	}
 	p.Log.Info("answering other processes", zap.Stringer("address", l.Addr()))
-	group.Go(func() error { return daemon.Serve(ctx, l, p.public(), daemon.Limits{}, grace, p.Log) })
+	group.Go(func() error { return endpoint.Serve(ctx, l, p.public(), endpoint.Limits{}, grace, p.Log) })
 	group.Go(func() error { p.Registrar.Run(ctx); return nil })
 	group.Go(func() error { return p.followRules(ctx, group) })
 	return p.operators(), nil

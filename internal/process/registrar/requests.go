@@ -62,9 +62,10 @@ func (p *process) public() http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		_, _ = io.WriteString(w, t.JSON()) // which all callers share: none can make copies by reading slowly
 	}))
-	mux.HandleFunc("GET /v1/history/{segment}", p.from(func(w http.ResponseWriter, r *http.Request, _ registrar.Caller) {
-		p.history(w, r)
-	}))
+	mux.HandleFunc("GET /v1/history/{segment}",
+		p.from(func(w http.ResponseWriter, r *http.Request, _ registrar.Caller) {
+			p.history(w, r)
+		}))
 	return mux
 }
 
@@ -191,7 +192,8 @@ func (p *process) nextTrust(ctx context.Context, c registrar.Caller, has string)
 // operators answers operators, and auditors who want the history.
 func (p *process) operators() http.Handler {
 	mux := p.Mux()
-	mux.HandleFunc("GET /v1/bundle", func(w http.ResponseWriter, r *http.Request) { p.file(w, r, registrar.BundleFile) })
+	mux.HandleFunc("GET /v1/bundle",
+		func(w http.ResponseWriter, r *http.Request) { p.file(w, r, registrar.BundleFile) })
 	mux.HandleFunc("GET /v1/history/{segment}", p.history)
 	return mux
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/kube"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -34,7 +34,7 @@ func serve(t *testing.T, p *process, listen func(config.Endpoint, *identity.Iden
 	check.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- daemon.Serve(ctx, l, p.public(), daemon.Limits{}, 0, zap.NewNop()) }()
+	go func() { done <- endpoint.Serve(ctx, l, p.public(), endpoint.Limits{}, 0, zap.NewNop()) }()
 	t.Cleanup(func() { cancel(); <-done })
 	return l.Addr().String()
 }
@@ -64,7 +64,7 @@ func callerFrom(t *testing.T, p *process, name string) *http.Client {
 // TestNonces has one pod ask for nonces without end. Otherwise it used up those of all others.
 func TestNonces(t *testing.T) {
 	p := newProcess(t, &fakeAPI{})
-	at := serve(t, p, daemon.Listen)
+	at := serve(t, p, endpoint.Listen)
 	ask := func(name string) func() int {
 		client := callerFrom(t, p, name)
 		return func() int {
@@ -89,7 +89,7 @@ func TestNonces(t *testing.T) {
 // TestOpenRequests has one pod leave many answers unread. Otherwise they took all memory.
 func TestOpenRequests(t *testing.T) {
 	p := newProcess(t, &fakeAPI{})
-	at := serve(t, p, daemon.Listen)
+	at := serve(t, p, endpoint.Listen)
 	ask := func(client *http.Client) int {
 		resp, err := client.Get("https://" + at + "/v1/trust")
 		check.Must(t, err)
@@ -121,7 +121,7 @@ func TestOpenRequests(t *testing.T) {
 // TestSlowStranger sends the beginning of a request without a certificate that never ends.
 func TestSlowStranger(t *testing.T) {
 	p, _ := newTokens(t)
-	c, err := tls.Dial("tcp", serve(t, p, daemon.ListenOpen), &tls.Config{InsecureSkipVerify: true})
+	c, err := tls.Dial("tcp", serve(t, p, endpoint.ListenOpen), &tls.Config{InsecureSkipVerify: true})
 	check.Must(t, err)
 	defer c.Close()
 	check.Must(t, c.SetDeadline(time.Now().Add(3*time.Minute)))

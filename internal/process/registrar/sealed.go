@@ -109,7 +109,8 @@ UNION ALL (SELECT NULL, NULL, NULL, revision, left(mac, $5) FROM seal LIMIT 1)`,
 	sealed := len(now.seals) > 0
 	switch since := now.revision - s.seen.revision; {
 	case since < 0:
-		return state{}, replaced("is at revision %d, but this replica has seen revision %d", now.revision, s.seen.revision)
+		return state{}, replaced("is at revision %d, but this replica has seen revision %d", now.revision,
+			s.seen.revision)
 	case !sealed && len(now.files) > 0,
 		sealed && !hmac.Equal([]byte(now.seals[0]), []byte(s.seal(now.files, now.revision, now.seals[1:]))):
 		return state{}, replaced("was not written by a registrar with this registry's key")

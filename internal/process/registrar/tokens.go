@@ -71,8 +71,8 @@ func (c *cluster) exchange(ctx context.Context, token, from string, csr []byte, 
 	}
 	switch {
 	case pod.ServiceAccount != user.ServiceAccount:
-		return "", registrar.Refuse("service_account", "the token of the pod %s/%s is for another service account than its "+
-			"pod's", pod.Namespace, pod.Name)
+		return "", registrar.Refuse("service_account",
+			"the token of the pod %s/%s is for another service account than its pod's", pod.Namespace, pod.Name)
 	case seen.Spec.HostNetwork:
 		return "", registrar.Refuse("address", "the pod %s/%s has no address of its own", pod.Namespace, pod.Name)
 	case len(seen.Status.PodIPs) == 0 || len(pod.Running) == 0:

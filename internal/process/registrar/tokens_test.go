@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -49,11 +50,11 @@ func newTokens(t *testing.T, pods ...map[string]any) (*process, *fakeAPI) {
 func TestTokens(t *testing.T) {
 	p, _ := newTokens(t, withToken("good", "worker", digest))
 	p.config.Kubernetes.Lifetime = config.Duration(time.Minute + 4*time.Second) // it begins a minute ago
-	l, err := daemon.ListenOpen(config.Endpoint{TCP: "127.0.0.1:0"}, p.own, zap.NewNop())
+	l, err := endpoint.ListenOpen(config.Endpoint{TCP: "127.0.0.1:0"}, p.own, zap.NewNop())
 	check.Must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- daemon.Serve(ctx, l, p.public(), daemon.Limits{}, time.Second, zap.NewNop()) }()
+	go func() { done <- endpoint.Serve(ctx, l, p.public(), endpoint.Limits{}, time.Second, zap.NewNop()) }()
 	defer func() { cancel(); <-done }()
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

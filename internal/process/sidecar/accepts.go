@@ -22,7 +22,8 @@ type accepted struct {
 
 func (a *accepted) get(ctx context.Context) (policy.Accepted, error) {
 	own := a.strict.AcceptedBy(a.verifier) // anew each time: certificates begin and end by time alone
-	if both := a.both.Load(); both != nil && slices.Equal(both.Trigger, own.Trigger) && slices.Equal(both.Node, own.Node) {
+	if both := a.both.Load(); both != nil && slices.Equal(both.Trigger, own.Trigger) &&
+		slices.Equal(both.Node, own.Node) {
 		return own, nil
 	}
 	theirs, err := a.control.Accepts(ctx, a.strict.ManifestHash)

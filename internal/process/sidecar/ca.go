@@ -35,7 +35,8 @@ func openCA(c *config.Sidecar) (*intercept.CA, error) {
 	}
 	err = os.WriteFile(c.CAFile(), ca.CertificatePEM(), 0o644) //nolint:gosec // agents of other users read it
 	if err != nil {
-		return nil, fmt.Errorf("%w: make the folder, and let this process's user write the certificate for agents there", err)
+		return nil, fmt.Errorf("%w: make the folder, and let this process's user write the certificate for agents "+
+			"there", err)
 	}
 	return ca, nil
 }
@@ -48,8 +49,8 @@ func warnOfExpiry(ctx context.Context, ca *intercept.CA, log *zap.Logger) {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
-			log.Error("the interception CA is about to expire: restart the sidecar, or make a new one with mediator ca init",
-				zap.Time("expires", ca.Expires()))
+			log.Error("the interception CA is about to expire: restart the sidecar, or make a new one with mediator "+
+				"ca init", zap.Time("expires", ca.Expires()))
 		}
 	}
 }

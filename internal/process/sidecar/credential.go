@@ -97,8 +97,8 @@ func (p *sidecar) token(all credentials, of any, create func() credential.Source
 	if text, err := json.Marshal(of); err == nil {
 		key += string(text)
 	}
-	if all.tokens[key] == nil && p.current != nil {
-		all.tokens[key] = p.current.credentials.tokens[key]
+	if now := p.current.Load(); all.tokens[key] == nil && now != nil {
+		all.tokens[key] = now.credentials.tokens[key]
 	}
 	if all.tokens[key] == nil {
 		all.tokens[key] = create()
@@ -108,7 +108,7 @@ func (p *sidecar) token(all credentials, of any, create func() credential.Source
 
 // RoundTrip reaches token endpoints as upstreams are reached by the present configuration.
 func (p *sidecar) RoundTrip(r *http.Request) (*http.Response, error) {
-	return p.transport.Load().RoundTrip(r)
+	return p.current.Load().transport.RoundTrip(r)
 }
 
 func (p *sidecar) inVault(all credentials, rule string, r *secrets.Credential) (credential.Source, error) {
@@ -117,8 +117,8 @@ func (p *sidecar) inVault(all credentials, rule string, r *secrets.Credential) (
 	}
 	path := strings.ReplaceAll(r.Vault.Path, "{rule}", rule)
 	key := fmt.Sprintf("%s version %d", path, r.Vault.Version)
-	if all.secrets[key] == nil && p.current != nil {
-		if old := p.current.credentials.secrets[key]; old != nil && old.Leased() {
+	if now := p.current.Load(); all.secrets[key] == nil && now != nil {
+		if old := now.credentials.secrets[key]; old != nil && old.Leased() {
 			all.secrets[key] = old
 		}
 	}

@@ -18,8 +18,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
-	"github.com/actionproof/mediator/proxy/match"
-	"github.com/actionproof/mediator/proxy/own"
 )
 
 // deployment compares the manifest with what this sidecar and the other processes observe, again and again.
@@ -30,13 +28,7 @@ type deployment struct {
 	none     func() <-chan struct{}               // see [session.Set.None]
 	peers    []admin.Peer
 	manifest *policy.Manifest
-	hash     string // of the manifest
 	log      *zap.Logger
-	purposes map[string]match.Purpose // by the names of the rules
-	// reputation returns the reputation of the agent that posts.
-	reputation func(context.Context) *admin.Reputation
-	above      above
-	rules      own.Rules // as agents see them
 
 	mu    sync.Mutex         // held while observing
 	all   []look.Observation // the last observations
@@ -102,7 +94,8 @@ func (d *deployment) collect(ctx context.Context, maxAge time.Duration) []look.O
 		wait.Go(func() {
 			var err error
 			if of[i+1], err = p.Observations(ctx, maxAge); err != nil {
-				d.log.Debug("another process does not say what it observes", zap.String("process", p.Name), zap.Error(err))
+				d.log.Debug("another process does not say what it observes", zap.String("process", p.Name),
+					zap.Error(err))
 			}
 		})
 	}
@@ -165,20 +158,23 @@ func (d *deployment) contradicted(run *observe.Run) error {
 }
 
 func (p *sidecar) posts(ctx context.Context) error {
-	d := p.observed.Load()
+	s := p.current.Load()
 	for _, check := range []daemon.Check{
-		func(context.Context) error { return cmp.Or(d.current().all, p.guard.check(), p.record.Full()) },
+		func(context.Context) error {
+			return cmp.Or(s.deployment.current().all, p.guard.check(), p.record.Full())
+		},
 		func(ctx context.Context) error { return p.record.Consume(ctx) }, // without a key: checks the ledger
 		p.triggers.Ready, p.control.Ready,
 		func(ctx context.Context) error {
 			honoured, err := p.control.Manifests(ctx)
-			if err == nil && !slices.Contains(honoured, d.hash) {
-				err = refusal.New("deployment_mismatch", "the control plane does not decide by the manifest %s", d.hash)
+			if err == nil && !slices.Contains(honoured, s.Strict.ManifestHash) {
+				err = refusal.New("deployment_mismatch", "the control plane does not decide by the manifest %s",
+					s.Strict.ManifestHash)
 			}
 			return err
 		},
 		p.transparency.ready,
-		d.above.posts,
+		s.checkPosts,
 	} {
 		if err := check(ctx); err != nil {
 			return err
@@ -196,40 +192,21 @@ func (d *deployment) contradictions() (n int) {
 	return n
 }
 
-// Controls makes every observation once, and returns each control of the manifest with the result.
-func (d *deployment) Controls(ctx context.Context) []policy.ObservedControl {
-	d.observe(ctx, 0)
-	return d.seen.Load().controls
-}
-
-// Purpose says what the rule of this name is for.
-func (d *deployment) Purpose(rule string) match.Purpose { return d.purposes[rule] }
-
-// Reputation returns the reputation that a post would have now; nil if the manifest believes none.
-func (d *deployment) Reputation(ctx context.Context) *admin.Reputation { return d.reputation(ctx) }
-
-// Rules returns the rules by which the sidecar judges calls.
-func (d *deployment) Rules() own.Rules { return d.rules }
-
 // openDeployment observes the deployment for the first time for a snapshot. Earlier contradictions stay until an
 // observation shows that they are mended.
-func (p *sidecar) openDeployment(ctx context.Context, s *snapshot, rules own.Rules) *deployment {
+func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	d := &deployment{
-		rules: rules, own: s.Observer, manifest: s.Manifest, hash: s.Strict.ManifestHash, log: p.Log, peers: p.admin.Peers,
-		purposes: s.Config.Purposes(),
-		more:     func() []look.Observation { return []look.Observation{observeKeys(s.Trust.Verifier.Trust())} },
+		own: s.Observer, manifest: s.Manifest, log: p.Log, peers: p.admin.Peers, none: p.sessions.None,
+		more: func() []look.Observation { return []look.Observation{observeKeys(s.Trust.Verifier.Trust())} },
 		runs: func(ctx context.Context) []*observe.Run {
 			ctx, cancel := context.WithTimeout(ctx, sessionsTimeout) // one that hangs must not hold up the others
 			defer cancel()
 			_ = p.watch.Look(ctx)
 			return p.sessions.Runs()
 		},
-		none:       p.sessions.None,
-		reputation: func(ctx context.Context) *admin.Reputation { return p.reputation(ctx, s) },
-		above:      above{s.Config, s.transport},
 	}
-	if p.current != nil {
-		d.all = p.current.deployment.lastObservations()
+	if old := p.current.Load(); old != nil {
+		d.all = old.deployment.lastObservations()
 	}
 	d.observe(ctx, custodyPeriod) // each process has asked its custody when it started
 	return d
@@ -241,7 +218,8 @@ func observeKeys(trust *evidence.Trust) look.Observation {
 		public := string(c.Public)
 		for _, purpose := range c.Certificate.Purposes {
 			if other, ok := purposes[public]; ok && other != purpose {
-				return look.New(look.Keys, look.Contradicts, fmt.Sprintf("One key is certified for %s and for %s.", other, purpose))
+				return look.New(look.Keys, look.Contradicts, fmt.Sprintf("One key is certified for %s and for %s.",
+					other, purpose))
 			}
 			purposes[public] = purpose
 		}

@@ -65,7 +65,8 @@ func (p *sidecar) enforced() admin.Enforcement {
 			Seen: "the kernel refuses what other users send past this process"}
 	case p.config.Agents != nil:
 		return admin.Enforcement{Mode: evidence.EnforcedPod,
-			Seen: "certificates name the agents' pods; this process cannot see whether NetworkPolicies leave them another way"}
+			Seen: "certificates name the agents' pods; this process cannot see whether NetworkPolicies leave them " +
+				"another way"}
 	}
 	return admin.Enforcement{Mode: evidence.EnforcedNone,
 		Seen: "proxy variables alone lead to this process, except in runs that mediator run isolates"}

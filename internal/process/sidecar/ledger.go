@@ -97,7 +97,7 @@ type AcceptedLedger struct {
 // AcceptLedger accepts the ledger of the configuration at path in place of the last one of its sidecar, and records
 // that in the ledger. The sidecar must not run.
 func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, err error) {
-	c, err := config.LoadSidecar(path)
+	c, err := config.Load[config.Sidecar](path)
 	if err != nil {
 		return a, err
 	}

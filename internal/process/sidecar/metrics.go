@@ -18,14 +18,15 @@ func (p *sidecar) registerMetrics() {
 		Help: "When the interception CA ends, after which no TLS connection of an agent is served, in Unix seconds."},
 		func() float64 { return float64(p.ca.Expires().Unix()) })
 	with.NewGaugeFunc(prometheus.GaugeOpts{Name: "mediator_contradicted_controls",
-		Help: "How many of the manifest's controls were seen not to hold; an isolated session's refuse only its own posts."},
+		Help: "How many of the manifest's controls were seen not to hold; an isolated session's refuse only its own " +
+			"posts."},
 		func() float64 {
-			if d := p.observed.Load(); d != nil {
-				return float64(d.contradictions())
+			if s := p.current.Load(); s != nil {
+				return float64(s.deployment.contradictions())
 			}
 			return 0
 		})
-	p.Metrics.MustRegister(ruleCollector{p}, credentialMetrics{p})
+	p.Metrics.MustRegister(ruleMetrics{p})
 }
 
 var (
@@ -36,59 +37,44 @@ var (
 		"When the credential or client certificate of a rule was last read or renewed, in Unix seconds.", byRule, nil)
 	credentialFailures = prometheus.NewDesc("mediator_credential_failures_total",
 		"Calls of a rule that were refused because its credential or client certificate could not be had.", byRule, nil)
+	ruleExpires = prometheus.NewDesc("mediator_rule_expires_seconds",
+		"When a rule expires, after which its calls are refused, in Unix seconds.", byRule, nil)
 )
 
-// credentialMetrics are the figures of the present configuration's credentials. A credential is renewed when it is
-// used.
-type credentialMetrics struct{ *sidecar }
+// ruleMetrics are the figures of the present configuration's rules. A credential is renewed when it is used.
+type ruleMetrics struct{ p *sidecar }
 
 // Describe implements [prometheus.Collector].
-func (credentialMetrics) Describe(to chan<- *prometheus.Desc) {
-	to <- credentialUntil
-	to <- credentialRead
-	to <- credentialFailures
+func (ruleMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{credentialUntil, credentialRead, credentialFailures, ruleExpires} {
+		to <- desc
+	}
 }
 
 // Collect implements [prometheus.Collector].
-func (m credentialMetrics) Collect(to chan<- prometheus.Metric) {
-	now := m.inUse.Load()
-	if now == nil {
+func (m ruleMetrics) Collect(to chan<- prometheus.Metric) {
+	s := m.p.current.Load()
+	if s == nil {
 		return
 	}
+	at := func(desc *prometheus.Desc, t time.Time, rule string) {
+		if !t.IsZero() {
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(t.Unix()), rule)
+		}
+	}
 	all := make(map[string]credential.Stats)
-	for rule, c := range now.byRule {
+	for rule, c := range s.credentials.byRule {
 		all[rule] = c.Stats()
 	}
-	for rule, c := range now.certificates {
+	for rule, c := range s.credentials.certificates {
 		all[rule] = all[rule].With(c.Stats())
 	}
 	for rule, stats := range all {
-		for desc, at := range map[*prometheus.Desc]time.Time{credentialUntil: stats.End, credentialRead: stats.Read} {
-			if !at.IsZero() {
-				to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(at.Unix()), rule)
-			}
-		}
+		at(credentialUntil, stats.End, rule)
+		at(credentialRead, stats.Read, rule)
 		to <- prometheus.MustNewConstMetric(credentialFailures, prometheus.CounterValue, float64(stats.Failures), rule)
 	}
-}
-
-// ruleCollector makes a metric of each rule of the current configuration that expires.
-type ruleCollector struct{ p *sidecar }
-
-var ruleExpires = prometheus.NewDesc("mediator_rule_expires_seconds",
-	"When a rule expires, after which its calls are refused, in Unix seconds.", []string{"rule"}, nil)
-
-func (ruleCollector) Describe(ch chan<- *prometheus.Desc) { ch <- ruleExpires }
-
-// Collect implements [prometheus.Collector].
-func (c ruleCollector) Collect(ch chan<- prometheus.Metric) {
-	d := c.p.observed.Load()
-	if d == nil {
-		return
-	}
-	for name, purpose := range d.purposes {
-		if !purpose.Expires.IsZero() {
-			ch <- prometheus.MustNewConstMetric(ruleExpires, prometheus.GaugeValue, float64(purpose.Expires.Unix()), name)
-		}
+	for rule, purpose := range s.purposes {
+		at(ruleExpires, purpose.Expires, rule)
 	}
 }

@@ -22,16 +22,17 @@ func TestNameOfTheRuntime(t *testing.T) {
 		want, suffix, code string
 	}{
 		"by the configuration": {"", config.Sidecar{Process: memory, Runtime: "worker-1"}, "worker-1", "", ""},
-		"by the certificate":   {"pod/agents/1", config.Sidecar{Process: memory, Control: tcp}, "pod/agents/1", "1", ""},
-		"with shared keys":     {"pod/agents/1", config.Sidecar{Process: vault, Control: tcp}, "pod/agents/1", "", ""},
-		"of one segment":       {"worker", config.Sidecar{Process: memory}, "worker", "worker", ""},
+		"by the certificate": {"pod/agents/1", config.Sidecar{Process: memory, Control: tcp}, "pod/agents/1", "1",
+			""},
+		"with shared keys": {"pod/agents/1", config.Sidecar{Process: vault, Control: tcp}, "pod/agents/1", "", ""},
+		"of one segment":   {"worker", config.Sidecar{Process: memory}, "worker", "worker", ""},
 		"by both": {"worker-1", config.Sidecar{Process: memory, Runtime: "worker-1", Control: tcp}, "worker-1",
 			"", ""},
 		"over unix sockets": {"pod/agents/1", config.Sidecar{Process: memory, Runtime: "worker-1"}, "worker-1", "", ""},
 		"by each another": {"pod/agents/1", config.Sidecar{Runtime: "worker-1", Trigger: tcp}, "", "",
 			"runtime_foreign"},
-		"too long for a receipt": {"pod/" + strings.Repeat("a", 128), config.Sidecar{Receipts: new(config.Receipts)}, "", "",
-			"config_malformed"},
+		"too long for a receipt": {"pod/" + strings.Repeat("a", 128), config.Sidecar{Receipts: new(config.Receipts)},
+			"", "", "config_malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &sidecar{Process: new(daemon.Process), config: &tt.c}

@@ -68,8 +68,8 @@ func (p *sidecar) openNode() {
 
 // askReputation asks the node for a token of the agent that the control plane can verify.
 func (p *sidecar) askReputation(ctx context.Context, node *client.Client) (string, error) {
-	if a := p.accepted.Load(); a != nil {
-		both, err := a.get(ctx)
+	if now := p.current.Load(); now != nil {
+		both, err := now.accepted.get(ctx)
 		if err != nil {
 			return "", err
 		}
@@ -80,20 +80,20 @@ func (p *sidecar) askReputation(ctx context.Context, node *client.Client) (strin
 
 // accepts reports whether the node's key version kid is neither revoked nor retired.
 func (p *sidecar) accepts(kid string) bool {
-	a := p.accepted.Load()
-	return a == nil || a.verifier.Knows(kid)
+	now := p.current.Load()
+	return now == nil || now.Trust.Verifier.Knows(kid)
 }
 
-// reputation returns the reputation of a post by this snapshot, or nil if its manifest believes none.
-func (p *sidecar) reputation(ctx context.Context, s *snapshot) *admin.Reputation {
+// Reputation implements [admin.Deployment].
+func (s *snapshot) Reputation(ctx context.Context) *admin.Reputation {
 	if s.Strict.Autonomy.MaxAge == 0 {
 		return nil
 	}
-	if p.reputations == nil {
+	if s.process.reputations == nil {
 		return &admin.Reputation{Code: reputationMissing, Reason: "the configuration names no node (reputation)"}
 	}
 	agent := s.Config.Receipts.Subject
-	known := p.reputations.State(ctx, s.Strict.Autonomy.MaxAge)
+	known := s.process.reputations.State(ctx, s.Strict.Autonomy.MaxAge)
 	out := &admin.Reputation{Agent: agent}
 	if known.Token == "" {
 		out.Code, out.Reason = reputationMissing, whyMissing(known, s.Strict.Autonomy.MaxAge)
@@ -118,6 +118,7 @@ func whyMissing(known reputations.State, maxAge time.Duration) string {
 	case known.Issued.IsZero():
 		return "the node has not answered yet"
 	}
-	return fmt.Sprintf("the node gives one that was signed at %s, and the manifest believes none older than %s: set the "+
-		"lifetime of keys.appraiser in the node's configuration to that", known.Issued.UTC().Format(time.RFC3339), maxAge)
+	return fmt.Sprintf("the node gives one that was signed at %s, and the manifest believes none older than %s: set "+
+		"the lifetime of keys.appraiser in the node's configuration to that", known.Issued.UTC().Format(time.RFC3339),
+		maxAge)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 )
@@ -21,7 +22,7 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 		File: c.File, Process: c.Process, Manifest: c.Manifest,
 		Key: "admin", Endpoint: c.Admin.Endpoint, Tokens: c.Admin.Tokens, Descriptors: true,
 		Grace:   c.Timeouts.Shutdown.Or(20 * time.Second),
-		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
+		Listens: []endpoint.Place{{Key: "listen", Address: c.Listen}},
 		Secret: []string{
 			c.CA.Dir, c.Gate.SecretFile, filepath.Join(c.State, "ledger.db"),
 		},
@@ -32,10 +33,10 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 		Shown:   []look.Observation{observeGate(c)},
 	}
 	if c.Agents != nil {
-		p.Listens = append(p.Listens, daemon.Place{Key: "agents.tcp", Address: c.Agents.TCP})
+		p.Listens = append(p.Listens, endpoint.Place{Key: "agents.tcp", Address: c.Agents.TCP})
 	}
 	if c.Transparent != nil {
-		p.Listens = append(p.Listens, daemon.Place{Key: "transparent.listen", Address: c.Transparent.Listen})
+		p.Listens = append(p.Listens, endpoint.Place{Key: "transparent.listen", Address: c.Transparent.Listen})
 	}
 	if c.Guard != nil {
 		if o := c.GuardOptions(); len(o.Redirect) > 0 {
@@ -81,7 +82,7 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 		p.Secret = append(p.Secret, c.Custody.SecretFiles(credentialRole)...)
 	}
 	if t := c.TransparencyLog; t != nil {
-		p.Listens = append(p.Listens, daemon.Place{Key: "transparencyLog.listen", Address: t.Listen})
+		p.Listens = append(p.Listens, endpoint.Place{Key: "transparencyLog.listen", Address: t.Listen})
 		p.Secret = append(p.Secret, LogKeyFile(c))
 		p.Secret = append(p.Secret, c.Custody.SecretFiles(LogRole)...)
 		p.Public = append(p.Public, t.Policy)
@@ -154,6 +155,7 @@ func observeGate(c *config.Sidecar) look.Observation {
 		return look.New(look.Gate, look.NotObserved,
 			"The APIs judge these actions, and this sidecar does not see how: "+strings.Join(remote, ", ")+".")
 	}
-	return look.New(look.Gate, look.Holds, fmt.Sprintf("Every action (%d) passes this sidecar's own gate, which demands "+
-		"the whole chain and consumes it in the transaction of the post's intent.", len(c.Actions)))
+	return look.New(look.Gate, look.Holds,
+		fmt.Sprintf("Every action (%d) passes this sidecar's own gate, which demands "+
+			"the whole chain and consumes it in the transaction of the post's intent.", len(c.Actions)))
 }

@@ -31,41 +31,35 @@ func (p *sidecar) upstreamProxy(c *config.Sidecar) *upstream.Proxy {
 	return &with
 }
 
-// above is the upstream proxy of a snapshot, as the deployment shows it.
-type above struct {
-	config    *config.Sidecar
-	transport *upstream.Transport
-}
-
-// check connects to the proxy now.
-func (a above) check(ctx context.Context) error {
+// checkProxy connects to the upstream proxy now.
+func (s *snapshot) checkProxy(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	err := a.transport.CheckProxy(within)
+	err := s.transport.CheckProxy(within)
 	if within.Err() != nil && ctx.Err() == nil {
 		return refusal.New("upstream_proxy_unreachable", "the upstream proxy does not answer within %s", probeTimeout)
 	}
 	return err
 }
 
-// posts is check if all posts take the proxy.
-func (a above) posts(ctx context.Context) error {
-	above := a.config.UpstreamProxy
-	if above == nil || slices.ContainsFunc(a.config.ActionRules, func(r rules.Action) bool {
+// checkPosts is checkProxy if all posts take the proxy.
+func (s *snapshot) checkPosts(ctx context.Context) error {
+	above := s.Config.UpstreamProxy
+	if above == nil || slices.ContainsFunc(s.Config.ActionRules, func(r rules.Action) bool {
 		return !above.Proxy.Carries(r.Via, r.Match.Host, r.Match.Port)
 	}) {
 		return nil
 	}
-	return a.check(ctx)
+	return s.checkProxy(ctx)
 }
 
 // UpstreamProxy implements [admin.Deployment].
-func (d *deployment) UpstreamProxy(ctx context.Context) *admin.UpstreamProxy {
-	if d.above.config.UpstreamProxy == nil {
+func (s *snapshot) UpstreamProxy(ctx context.Context) *admin.UpstreamProxy {
+	if s.Config.UpstreamProxy == nil {
 		return nil
 	}
-	shown := &admin.UpstreamProxy{URL: d.above.config.UpstreamProxy.URL}
-	if err := d.above.check(ctx); err != nil {
+	shown := &admin.UpstreamProxy{URL: s.Config.UpstreamProxy.URL}
+	if err := s.checkProxy(ctx); err != nil {
 		said := problem.DetailsOf(err)
 		shown.Code, shown.Reason = said.Code, said.Detail
 	}

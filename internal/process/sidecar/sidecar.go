@@ -102,19 +102,15 @@ type sidecar struct {
 
 	credentials credentials // of the first configuration; those in Vault are still unread
 
-	admin     *admin.Server
-	handler   *proxy.Handler
-	current   *snapshot                          // nil until Serve; only a reload changes it
-	observed  atomic.Pointer[deployment]         // of current, for the metrics
-	accepted  atomic.Pointer[accepted]           // of current, for reputations
-	inUse     atomic.Pointer[credentials]        // of current, for the metrics
-	transport atomic.Pointer[upstream.Transport] // of current, for token endpoints
+	admin   *admin.Server
+	handler *proxy.Handler
+	current atomic.Pointer[snapshot] // nil until Serve; only a reload changes it
 }
 
 // Run runs the sidecar until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
 	go func() { _, _ = deployed.EnvironmentHash(nil) }() // hashes this program meanwhile; Plan has its error
-	return daemon.Run(ctx, "serve", path, stderr, config.LoadSidecar, new(sidecar))
+	return daemon.Run(ctx, "serve", path, stderr, new(sidecar))
 }
 
 // Roles makes the signers of all roles and reads the gate's secret.
@@ -162,8 +158,8 @@ func (p *sidecar) nameRuntime() error {
 	}
 	if p.name = of; c.Receipts != nil && len(of) > interaction.MaxRuntimeID {
 		return refusal.New("config_malformed",
-			"the runtime's name, from the TLS certificate set in %s, has %d bytes; at most %d fit into a receipt", c.Path,
-			len(of),
+			"the runtime's name, from the TLS certificate set in %s, has %d bytes; at most %d fit into a receipt",
+			c.Path, len(of),
 			interaction.MaxRuntimeID)
 	}
 	if c.Custody.Type == "memory" {
@@ -293,18 +289,16 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	if err != nil {
 		return err
 	}
-	addresses := []net.Addr{listener.Addr()}
-	if agents != nil {
-		addresses = append(addresses, agents.Addr())
-	}
-	if redirected != nil {
-		addresses = append(addresses, redirected.Addr())
+	console := netip.MustParseAddrPort(c.ConsoleAddress()) // checked by the configuration
+	addresses := []net.Addr{net.TCPAddrFromAddrPort(console)}
+	for _, l := range []net.Listener{listener, agents, redirected} {
+		if l != nil {
+			addresses = append(addresses, l.Addr())
+		}
 	}
 	if p.Address != nil {
 		addresses = append(addresses, p.Address)
 	}
-	console := netip.MustParseAddrPort(c.ConsoleAddress()) // checked by the configuration
-	addresses = append(addresses, net.TCPAddrFromAddrPort(console))
 	if p.ownAddresses, err = upstream.OwnAddresses(addresses...); err != nil {
 		return err
 	}
@@ -314,7 +308,7 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 			return err
 		}
 	}
-	s := &snapshot{Configured: first, credentials: p.credentials}
+	s := &snapshot{Configured: first, process: p, credentials: p.credentials}
 	if err := p.build(ctx, s); err != nil {
 		return err
 	}
@@ -342,8 +336,8 @@ func (p *sidecar) warnFileLimit() {
 	need := p.config.Limits.Listeners().Files() + p.config.Limits.Load().Files()
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err == nil && open.Max < need {
 		p.Log.Warn(
-			"the hard limit of open files is below what limits.connections and limits.calls need: raise it, or lower them",
-			zap.Uint64("may", open.Max), zap.Uint64("need", need))
+			"the hard limit of open files is below what limits.connections and limits.calls need: raise it, or lower "+
+				"them", zap.Uint64("may", open.Max), zap.Uint64("need", need))
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy"
+	"github.com/actionproof/mediator/proxy/match"
+	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/signer"
@@ -28,11 +30,14 @@ import (
 // the bundle. A call uses one snapshot from its beginning to its end.
 type snapshot struct {
 	*daemon.Configured[config.Sidecar]
+	process     *sidecar
 	credentials credentials
 
 	// Made by build.
 	accepted   *accepted
 	deployment *deployment
+	purposes   map[string]match.Purpose // by the names of the rules
+	rules      own.Rules                // as agents see them
 	transport  *upstream.Transport
 	pipeline   *proxy.Pipeline
 	stop       context.CancelFunc // stops observing its deployment
@@ -43,7 +48,7 @@ func (p *sidecar) Next(ctx context.Context, next *daemon.Configured[config.Sidec
 	if err := p.checkControl(ctx, next.Strict); err != nil {
 		return nil, err
 	}
-	s := &snapshot{Configured: next}
+	s := &snapshot{Configured: next, process: p}
 	var err error
 	if s.credentials, err = p.makeCredentials(next.Config); err != nil {
 		return nil, err
@@ -66,7 +71,8 @@ func (p *sidecar) checkHosts(c *config.Sidecar) error {
 		if !p.ca.Covers(host) {
 			return refusal.New("restart_required",
 				"the previous configuration stays: a rule names %s, which the interception CA does not cover. Restart "+
-					"for a new CA; if ca.dir is set, run mediator ca init first. To let a reload add hosts, list them in ca.permit",
+					"for a new CA; if ca.dir is set, run mediator ca init first. To let a reload add hosts, list them "+
+					"in ca.permit",
 				host)
 		}
 	}
@@ -119,7 +125,8 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 			Deployment: func(run *observe.Run) error { return cmp.Or(s.deployment.contradicted(run), p.guard.check()) },
 			Attest: signer.NewAttester(p.runtime, p.session, signer.Access{
 				HumanPromptPresent: c.Session.Access.HumanPrompt, HumanOperatorPresent: c.Session.Access.HumanOperator,
-				UserShellAccess: c.Session.Access.UserShell, AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
+				UserShellAccess:                c.Session.Access.UserShell,
+				AgentEnvironmentUserAccessible: c.Session.Access.UserEnvironment,
 			}),
 			Prove: p.requestProof, Receipts: p.receipts, RuntimeID: p.name, EnvironmentHash: s.Plan.Environment,
 		},
@@ -150,9 +157,22 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	if s.pipeline, err = proxy.NewPipeline(o); err != nil {
 		return err
 	}
-	s.deployment = p.openDeployment(ctx, s, rules.Shown())
+	s.purposes, s.rules = c.Purposes(), rules.Shown()
+	s.deployment = p.openDeployment(ctx, s)
 	return nil
 }
+
+// Controls implements [admin.Deployment].
+func (s *snapshot) Controls(ctx context.Context) []policy.ObservedControl {
+	s.deployment.observe(ctx, 0)
+	return s.deployment.seen.Load().controls
+}
+
+// Purpose implements [admin.Deployment].
+func (s *snapshot) Purpose(rule string) match.Purpose { return s.purposes[rule] }
+
+// Rules implements [admin.Deployment].
+func (s *snapshot) Rules() own.Rules { return s.rules }
 
 func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Addr) error {
 	if s.Config.Transparent == nil || s.Config.Transparent.AnyAddress {
@@ -178,17 +198,12 @@ func (p *sidecar) activate(next *snapshot) {
 			zap.String("code", w.Code), zap.String("key", w.Key), zap.String("warning", w.Sentence))
 	}
 	p.export(next.Config.AuditExport)
-	p.admin.SetDeployment(next.deployment)
-	p.observed.Store(next.deployment)
-	p.accepted.Store(next.accepted)
-	p.inUse.Store(&next.credentials)
-	p.transport.Store(next.transport)
-	if old := p.current; old != nil {
+	p.admin.SetDeployment(next)
+	if old := p.current.Swap(next); old != nil {
 		old.stop()
 		old.transport.CloseIdleConnections()
 		time.AfterFunc(old.pipeline.JudgingTimeout(), func() { p.Trust.Drop(old.Trust) })
 	}
-	p.current = next
 }
 
 func (p *sidecar) rules(s *snapshot) (*rules.Rules, error) {

@@ -23,6 +23,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/session"
@@ -52,7 +53,8 @@ func (p *sidecar) addTransparency() (err error) {
 	}
 	t := &transparency{c: c, log: flood.Logger(p.Log), failures: prometheus.NewCounterVec(
 		prometheus.CounterOpts{Name: "mediator_log_witness_failures_total",
-			Help: "Requests for a cosignature of the transparency log that a witness did not grant."}, []string{"witness"})}
+			Help: "Requests for a cosignature of the transparency log that a witness did not grant."},
+		[]string{"witness"})}
 	if p.config.Custody.Type != "memory" {
 		t.key, err = p.Keys.Key(LogRole, c.Key)
 	}
@@ -217,7 +219,7 @@ func (t *transparency) publish(ctx context.Context, group *errgroup.Group, log *
 		return fmt.Errorf("transparencyLog.listen: %w", err)
 	}
 	group.Go(func() error {
-		return daemon.Serve(ctx, l, translog.Handler(t.ledger), daemon.PublicLimits, time.Second, log)
+		return endpoint.Serve(ctx, l, translog.Handler(t.ledger), endpoint.PublicLimits, time.Second, log)
 	})
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/trigger"
@@ -35,14 +36,14 @@ const grace = 10 * time.Second
 
 // Run runs the trigger service until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "trigger", path, stderr, config.LoadTrigger, new(source))
+	return daemon.Run(ctx, "trigger", path, stderr, new(source))
 }
 
 // Plan returns what the trigger service takes from a configuration.
 func Plan(c *config.Trigger) (daemon.Plan, error) {
 	p := daemon.Plan{
 		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
-		Listens: []daemon.Place{{Key: "listen", Address: c.Listen}},
+		Listens: []endpoint.Place{{Key: "listen", Address: c.Listen}},
 		Secret:  []string{c.TLSKey, c.EventSecretFile, filepath.Join(c.State, "events.db")},
 		Public:  []string{c.TLSCertificate},
 		Write:   []string{c.State},
@@ -111,7 +112,7 @@ func (p *source) Begin(ctx context.Context, group *errgroup.Group) (http.Handler
 			return nil, fmt.Errorf("webhooks: %w", err)
 		}
 		group.Go(func() error {
-			return daemon.Serve(ctx, webhooks, p.service.Webhooks(), daemon.PublicLimits, grace, p.Log)
+			return endpoint.Serve(ctx, webhooks, p.service.Webhooks(), endpoint.PublicLimits, grace, p.Log)
 		})
 	}
 	group.Go(func() error { return p.service.Run(ctx) })
@@ -127,7 +128,7 @@ func (p *source) listenWebhooks(ctx context.Context, group *errgroup.Group) (net
 	if c.TLSCertificate == "" {
 		return net.Listen("tcp", c.Listen)
 	}
-	return daemon.ListenTLS(ctx, group, c.Listen, c.TLSCertificate, c.TLSKey, p.Log)
+	return endpoint.ListenTLS(ctx, group, c.Listen, c.TLSCertificate, c.TLSKey, p.Log)
 }
 
 // Serve implements [daemon.Service]: all is running already.

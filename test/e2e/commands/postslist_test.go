@@ -20,6 +20,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
@@ -192,7 +193,7 @@ func rawList(t *testing.T, at string) error {
 	t.Helper()
 	e, id, err := admin.ParseEndpoint(at)
 	check.Must(t, err)
-	client, base := daemon.Client(e, id)
+	client, base := endpoint.Client(e, id)
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(base + "/v1/posts")
 	check.Must(t, err)

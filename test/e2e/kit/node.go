@@ -19,7 +19,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/freeport"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/verification"
@@ -158,7 +158,7 @@ type Standing struct {
 // Deliver hands receipts of one session over at the internal endpoint.
 func (n *NodeRig) Deliver(t *testing.T, receipts ...string) (s Standing, err error) {
 	t.Helper()
-	client, base := daemon.Client(config.Peer{Unix: n.Socket()}, nil)
+	client, base := endpoint.Client(config.Peer{Unix: n.Socket()}, nil)
 	defer client.CloseIdleConnections()
 	body, err := json.Marshal(map[string]any{"receipts": receipts})
 	check.Must(t, err)

@@ -25,7 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
@@ -272,7 +272,7 @@ func (r *Rig) StartProcess(t *testing.T, name string) {
 // Metrics returns what the process behind a socket exports.
 func Metrics(t *testing.T, socket string) string {
 	t.Helper()
-	client, base := daemon.Client(config.Peer{Unix: socket}, nil)
+	client, base := endpoint.Client(config.Peer{Unix: socket}, nil)
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(base + "/metrics")
 	check.Must(t, err)

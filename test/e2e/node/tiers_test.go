@@ -24,7 +24,7 @@ import (
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/program"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger"
@@ -117,7 +117,7 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 	defer cancel()
 	event, err := r.DeliverRelease(ctx)
 	check.Must(t, err)
-	over, base := daemon.Client(config.Peer{Unix: r.Stack.Socket("trigger")}, nil)
+	over, base := endpoint.Client(config.Peer{Unix: r.Stack.Socket("trigger")}, nil)
 	defer over.CloseIdleConnections()
 	triggers := trigger.NewClient(base, over)
 	_, err = triggers.Claim(ctx, trigger.Claim{EventID: event, Runtime: "worker-1"})
@@ -126,7 +126,7 @@ func (r tiersRig) decide(t *testing.T, reputation string) error {
 		Resource: "POST /posts", Subject: "agent:worker-1"}
 	e, err := triggers.Evidence(ctx, event, b)
 	check.Must(t, err)
-	over, base = daemon.Client(config.Peer{Unix: r.Stack.Socket("control")}, nil)
+	over, base = endpoint.Client(config.Peer{Unix: r.Stack.Socket("control")}, nil)
 	defer over.CloseIdleConnections()
 	control := policy.NewClient(base, over)
 	manifests, err := control.Manifests(ctx)

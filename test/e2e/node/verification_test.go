@@ -24,7 +24,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/test/check"
@@ -225,7 +225,7 @@ func TestVerificationCallers(t *testing.T) {
 			gate, more := newGate(t)
 			n := kit.NewNode(t, store(t)+strings.Replace(verificationConfig, "}\n", ", "+more+"}\n", 1))
 			n.Start(t)
-			sidecar, base := daemon.Client(config.Peer{Unix: n.Socket()}, nil)
+			sidecar, base := endpoint.Client(config.Peer{Unix: n.Socket()}, nil)
 			t.Cleanup(sidecar.CloseIdleConnections)
 			call := func(c *http.Client, url, host, token, tool, arguments string) (status int, said string) {
 				t.Helper()

@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/control"
 	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/process/node"
 	"github.com/actionproof/mediator/internal/process/sidecar"
 	"github.com/actionproof/mediator/internal/process/trigger"
@@ -169,7 +170,7 @@ func TestNeeds(t *testing.T) {
 		"\ntracing: {endpoint: \"https://traces.example:4318\"}\naudience: ")
 	collecting := plans(t, dir)
 	low := all["trigger"]
-	low.Listens = []daemon.Place{{Address: ":443"}}
+	low.Listens = []endpoint.Place{{Address: ":443"}}
 	for _, tt := range []struct {
 		name string
 		plan daemon.Plan
@@ -277,17 +278,17 @@ func describePath(t *testing.T, dir string, p observe.Path) string {
 func plans(t *testing.T, dir string) map[string]daemon.Plan {
 	t.Helper()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	s, err1 := config.LoadSidecar(at(devstack.SidecarFile))
-	c, err2 := config.LoadControl(at(devstack.ControlFile))
-	g, err3 := config.LoadTrigger(at(devstack.TriggerFile))
-	n, err4 := config.LoadReputation(at(devstack.ReputationFile))
+	s, err1 := config.Load[config.Sidecar](at(devstack.SidecarFile))
+	c, err2 := config.Load[config.Control](at(devstack.ControlFile))
+	g, err3 := config.Load[config.Trigger](at(devstack.TriggerFile))
+	n, err4 := config.Load[config.Reputation](at(devstack.ReputationFile))
 	check.Must(t, errors.Join(err1, err2, err3, err4))
 	ofSidecar, err1 := sidecar.Plan(s)
 	ofNode, err2 := node.Plan(n)
 	ofTrigger, err3 := trigger.Plan(g)
-	check.Must(t, errors.Join(err1, err2, err3))
-	return map[string]daemon.Plan{"serve": ofSidecar, "control": control.Plan(c), "trigger": ofTrigger,
-		"reputation": ofNode}
+	ofControl, err4 := control.Plan(c)
+	check.Must(t, errors.Join(err1, err2, err3, err4))
+	return map[string]daemon.Plan{"serve": ofSidecar, "control": ofControl, "trigger": ofTrigger, "reputation": ofNode}
 }
 
 func TestExamples(t *testing.T) {

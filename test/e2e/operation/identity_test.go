@@ -17,7 +17,7 @@ import (
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 	"github.com/actionproof/mediator/test/tlstest"
@@ -152,7 +152,7 @@ func TestPods(t *testing.T) {
 	// The second pod cannot ask in the name of the first, nor for its event.
 	id, err := identity.Load(authority.Write(t, t.TempDir(), nil, "spiffe://example.org/pod/agents/two"))
 	check.Must(t, err)
-	client, base := daemon.Client(config.Peer{TCP: at["trigger"]}, id)
+	client, base := endpoint.Client(config.Peer{TCP: at["trigger"]}, id)
 	defer client.CloseIdleConnections()
 	triggers := trigger.NewClient(base, client)
 	_, err = triggers.Done(t.Context(), agents[0].Event, "pod/agents/one")

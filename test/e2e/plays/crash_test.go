@@ -427,7 +427,7 @@ func (r *crashRig) verified(t *testing.T, session string, stored []ledger.Receip
 
 func (r *crashRig) opener(t *testing.T) interaction.Opener {
 	t.Helper()
-	c, err := config.LoadSidecar(r.In(devstack.SidecarFile))
+	c, err := config.Load[config.Sidecar](r.In(devstack.SidecarFile))
 	check.Must(t, err)
 	roots, err := deployed.ReadRoots(c.Trust.Registry, c.Trust.Auditor)
 	check.Must(t, err)

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/process/daemon"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
@@ -320,7 +320,7 @@ func (a *sampler) stop() map[string][]sample {
 func (s *soak) measure(name string) (sample, error) { return measureOf(s.Stack.Socket(name)) }
 
 func measureOf(socket string) (out sample, err error) {
-	client, base := daemon.Client(config.Peer{Unix: socket}, nil)
+	client, base := endpoint.Client(config.Peer{Unix: socket}, nil)
 	defer client.CloseIdleConnections()
 	client.Timeout = kit.Patience
 	resp, err := client.Get(base + "/metrics")

@@ -1,4 +1,4 @@
-package daemon
+package endpoint
 
 import (
 	"context"
@@ -105,8 +105,8 @@ func (l *boundedListener) admit(c *boundedConn) bool {
 			continue
 		}
 		if counted && l.of[c.from] > 0 {
-			l.log.Warn("a connection was refused: no place is free, and its address has others", zap.Stringer("address", c.from),
-				zap.Int("others", l.of[c.from]))
+			l.log.Warn("a connection was refused: no place is free, and its address has others",
+				zap.Stringer("address", c.from), zap.Int("others", l.of[c.from]))
 			return false
 		}
 		later := time.AfterFunc(arrival, l.wake) // by then another connection may be one to close
@@ -213,7 +213,8 @@ const bodyTime = time.Minute
 // inTime gives each request's body its time.
 func inTime(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := http.NewResponseController(w); r.ContentLength != 0 && c.SetReadDeadline(time.Now().Add(bodyTime)) == nil {
+		if c := http.NewResponseController(w); r.ContentLength != 0 &&
+			c.SetReadDeadline(time.Now().Add(bodyTime)) == nil {
 			r.Body = &timedBody{r.Body, c}
 		}
 		next.ServeHTTP(w, r)

@@ -1,4 +1,4 @@
-package daemon
+package endpoint
 
 import (
 	"errors"
@@ -85,7 +85,8 @@ func TestDescriptors(t *testing.T) {
 	r, w = pipe()
 	fd := int(w.Fd())
 	for range 3 {
-		if _, _, err := c.(*net.UnixConn).WriteMsgUnix([]byte("POST"), unix.UnixRights(fd, fd, fd, fd, fd), nil); err != nil {
+		if _, _, err := c.(*net.UnixConn).WriteMsgUnix([]byte("POST"), unix.UnixRights(fd, fd, fd, fd, fd),
+			nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,7 +103,7 @@ func TestReloadOverDescriptors(t *testing.T) {
 	check.Must(t, err)
 	go func() {
 		_ = Serve(t.Context(), descriptor.Listener(l), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			fmt.Fprint(w, mayReload(r))
+			fmt.Fprint(w, FromOwner(r))
 		}), Limits{}, time.Minute, zap.NewNop())
 	}()
 	client, base := Client(config.Peer{Unix: e.Unix}, nil)

@@ -1,4 +1,4 @@
-package daemon
+package endpoint
 
 import (
 	"bufio"
@@ -355,7 +355,8 @@ func TestBodiesThatDoNotCome(t *testing.T) {
 					t.Errorf("delivery %d: %v", i, err)
 				}
 			}
-			if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || answer.StatusCode != http.StatusOK {
+			if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil ||
+				answer.StatusCode != http.StatusOK {
 				t.Errorf("delivery %d: %v", i, err)
 			}
 			c.Close()

@@ -1,7 +1,8 @@
-package daemon
+package endpoint
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -18,10 +19,13 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
+	"github.com/actionproof/mediator/test/tlstest"
 )
 
 // TestClientFollowsNoRedirect: a process that is taken over cannot send the others elsewhere.
@@ -183,9 +187,61 @@ func TestWhoMayReloadUnknown(t *testing.T) {
 	defer other.Close()
 	for name, c := range map[string]any{"no connection": nil, "another kind of connection": pipe,
 		"a connection without a peer": &net.UnixConn{}} {
-		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), connKey{}, c), http.MethodPost, "/v1/reload", nil)
-		if mayReload(r) {
+		r := httptest.NewRequestWithContext(context.WithValue(t.Context(), connKey{}, c), http.MethodPost, "/v1/reload",
+			nil)
+		if FromOwner(r) {
 			t.Errorf("%s: it may", name)
+		}
+	}
+}
+
+// TestSilentHandshakesEnd: a stranger who says nothing cannot keep a connection to an endpoint.
+func TestSilentHandshakesEnd(t *testing.T) {
+	i, err := identity.Load(tlstest.New(t).Write(t, t.TempDir(), nil, "spiffe://example.org/service/control"))
+	check.Must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		l := &pipeListener{waiting: make(chan net.Conn, 1), closed: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			over := tls.NewListener(newBoundedListener(l, endpointLimits, zap.NewNop()), i.Config())
+			done <- Serve(ctx, over, http.NotFoundHandler(), Limits{}, time.Second, zap.NewNop())
+		}()
+		began := time.Now()
+		c := l.dial("10.0.0.1")
+		_, err := io.ReadAll(c)
+		if took := time.Since(began); took != 30*time.Second {
+			t.Errorf("it ends after %s: %v", took, err)
+		}
+		c.Close()
+		cancel()
+		check.Must(t, <-done)
+	})
+}
+
+func TestPublicCertificate(t *testing.T) {
+	dir := t.TempDir()
+	certificate, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	group, ctx := errgroup.WithContext(t.Context())
+	if _, err := ListenTLS(ctx, group, "127.0.0.1:0", certificate, key, zap.NewNop()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a listener opens without its files: %v", err)
+	}
+	one, itsKey := tlstest.New(t).Certify(t, nil)
+	tlstest.Replace(t, certificate, one)
+	tlstest.Replace(t, key, itsKey)
+	l, err := ListenTLS(ctx, group, "127.0.0.1:0", certificate, key, zap.NewNop())
+	check.Must(t, err)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { _ = Serve(ctx, l, http.NotFoundHandler(), PublicLimits, time.Minute, zap.NewNop()) }()
+	for version, want := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
+		any := &tls.Config{InsecureSkipVerify: true, MaxVersion: version} //nolint:gosec // a test
+		c, err := tls.Dial("tcp", l.Addr().String(), any)
+		if err == nil {
+			c.Close()
+		}
+		if (err == nil) != want {
+			t.Errorf("version %x: %v", version, err)
 		}
 	}
 }
