@@ -149,6 +149,7 @@ var layers = []string{
 	"internal/terminal",
 	"internal/flood",
 	"internal/every",
+	"internal/cond",
 	"internal/descriptor",
 	"internal/share",
 	"internal/lru",
