@@ -23,7 +23,7 @@ type SidecarKeys struct {
 	// `receipts` and `reputation`; takes no `lifetime`.
 	AgentStatement *SigningKey `yaml:"agentStatement"`
 	// WebBotAuth signs requests, by rules with `sign`. `issuer` is the https origin that publishes the key; `lifetime` is
-	// a signature's.
+	// that of a signature.
 	WebBotAuth *SigningKey `yaml:"webBotAuth"`
 }
 
