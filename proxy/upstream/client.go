@@ -62,7 +62,7 @@ func (c Client) refused(host, why string, cause error) error {
 	if c.Refused != nil {
 		c.Refused()
 	}
-	return upstreamError{refusal.New("upstream_client_refused", "%s does not take the client certificate of the rule: %s",
+	return upstreamError{refusal.New("upstream_client_refused", "%s rejects the client certificate of the rule: %s",
 		host, why), cause}
 }
 

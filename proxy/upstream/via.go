@@ -72,7 +72,7 @@ func ParseExceptions(words []string) (Exceptions, error) {
 		}
 		host, port, err := ParseAuthority(authority)
 		if err != nil || strings.HasPrefix(word, "*") && !below {
-			return nil, fmt.Errorf("%.300q is none of *, host, .domain, IP address (all perhaps with :port) and network "+
+			return nil, fmt.Errorf("%.300q is none of *, host, .domain, IP address (each optionally with :port) and network "+
 				"(10.0.0.0/8)", word)
 		}
 		e := exception{name: host, below: below, port: port}
