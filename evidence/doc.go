@@ -5,9 +5,9 @@
 // kid and typ; its payload is the RFC 8785 canonical JSON of its claims. A reader accepts only the exact bytes that
 // this package would write, so no two readers can understand one token differently.
 //
-// A [Kind] ties claims to a typ (RFC 8725 section 3.11) and to the purpose of the key. [Open] takes the algorithm from
-// the kind or the policy, never from the token. It finds the key through a custody certificate that a pinned registry
-// key has signed ([Trust]).
+// A [Kind] ties claims to a typ (RFC 8725 section 3.11) and to the purpose of the signing key. [Open] takes the
+// algorithm from the kind or the policy, never from the token. It finds the key through a custody certificate that a
+// pinned registry key has signed ([Trust]).
 //
 // # Open once
 //

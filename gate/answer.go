@@ -60,7 +60,7 @@ func (p *Protect) answering(r *http.Request, a Authorization, body []byte) (*ans
 	path, _, _ := strings.Cut(rest, " ")
 	target, err := url.Parse(origin + path)
 	if err != nil {
-		return nil, errors.New("gate: the answer is not signed: its request's URL has no single reading")
+		return nil, errors.New("gate: the answer is not signed: its request's URL is ambiguous")
 	}
 	return &answering{&httpsig.Message{Method: r.Method, Target: target, Header: r.Header}, a.now}, nil
 }
@@ -146,7 +146,7 @@ func VerifyAnswer(out *http.Request, resp *http.Response, keys httpsig.Keys, now
 				Skew: maxAnswerSkew})
 	}
 	if err == nil && strings.Count(s.Base, "\n") != len(AnswerComponents()) { // a line each
-		err = errors.New("the signature covers more than it has to, which a record would keep")
+		err = errors.New("the signature covers more than it must, and a record would keep that")
 	}
 	if err != nil {
 		return nil, digest, refusal.New("answer_unsigned", "the API answered %d without its own signature on it",

@@ -56,7 +56,7 @@ func FromFiles(ctx context.Context, f Files, consume Consume) (*Server, error) {
 	f.Every, f.MaxStale = cmp.Or(f.Every, defaultEvery), cmp.Or(f.MaxStale, defaultMaxStale)
 	if f.Name == "" || consume == nil || f.Every < 0 || f.MaxStale < f.Every {
 		return nil, errors.New(
-			"gate: FromFiles needs a name and a function that consumes, and MaxStale must not be shorter than Every")
+			"gate: FromFiles needs a name and a Consume function, and MaxStale must not be shorter than Every")
 	}
 	w, err := f.open()
 	if err != nil {

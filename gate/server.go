@@ -35,7 +35,7 @@ type Server struct {
 // NewServer makes an API's part of a gate. consume must be durable and shared by all replicas. See [FromFiles].
 func NewServer(g *Gate, consume Consume) (*Server, error) {
 	if g == nil || consume == nil {
-		return nil, errors.New("gate: a server needs a gate and a function that consumes")
+		return nil, errors.New("gate: a server needs a gate and a Consume function")
 	}
 	return &Server{gate: func() (*Gate, error) { return g, nil }, consume: consume}, nil
 }

@@ -61,7 +61,7 @@ func (m *Message) value(id httpsfv.Item) (string, error) {
 		case p != "req" || v != true:
 			return "", fmt.Errorf("httpsig: the component %.80q has a parameter that is not known here", name)
 		case m.Status == 0 || m.Request == nil:
-			return "", fmt.Errorf("httpsig: %.80q is of a request, and none belongs to the message", name)
+			return "", fmt.Errorf("httpsig: %.80q comes from a request, and the message has none", name)
 		default:
 			m = m.Request
 		}

@@ -82,7 +82,7 @@ func find(h http.Header, tag string) (label string, covered httpsfv.InnerList, p
 		}
 	}
 	if found != 1 {
-		return label, covered, p, fmt.Errorf("httpsig: %d signatures have the tag %q, not one", found, tag)
+		return label, covered, p, fmt.Errorf("httpsig: %d signatures have the tag %q instead of one", found, tag)
 	}
 	p, err = paramsOf(covered)
 	return label, covered, p, err
@@ -177,7 +177,7 @@ func Open(base string, signature []byte, key ed25519.PublicKey) (values map[stri
 		value, ok := strings.CutPrefix(lines[i], name+": ")
 		component := strings.Replace(name[1:], `"`, "", 1)
 		if _, twice := values[component]; !ok || twice {
-			return nil, p, fmt.Errorf("httpsig: line %d of the base is not one of %.80s alone", i+1, name)
+			return nil, p, fmt.Errorf("httpsig: line %d of the base does not belong to %.80s alone", i+1, name)
 		}
 		values[component] = value
 	}

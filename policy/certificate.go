@@ -36,7 +36,7 @@ func Certify(ctx context.Context, key signer.Key, m *Manifest, o signer.Options)
 func VerifyCertificate(v *evidence.Verifier, token string, s *Strict) (evidence.DeploymentCertificate, error) {
 	if v == nil || s == nil {
 		return evidence.DeploymentCertificate{},
-			errors.New("policy: a deployment certificate is verified with a verifier, against a manifest")
+			errors.New("policy: verifying a deployment certificate needs a verifier and a manifest")
 	}
 	o, err := evidence.Open(v, evidence.DeploymentCertificateKind(), token, s.Deployment.Expected)
 	if err == nil {

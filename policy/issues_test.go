@@ -146,7 +146,7 @@ func auditPage(issues []policy.Issue) string {
 	}
 	return `# What the audit of a manifest finds
 
-Made from the audit by ` + "`make docs`" + `; do not edit it by hand.
+` + "`make docs`" + ` makes this page.
 
 ` + "`mediator config check FILE`" + ` lists every safeguard that a manifest lacks: a stable code, the field,
 what is wrong, and how to mend it. A manifest with any issue is neither certified nor loaded.

@@ -17,7 +17,7 @@ func (t *posting) readContent(ctx context.Context) error {
 	resource := t.r.Method + " " + t.r.URL.EscapedPath()
 	if t.r.URL.RawQuery != "" || t.r.URL.ForceQuery {
 		if !t.action.AllowQuery {
-			return refusal.New("override_refused", "the action %s takes no query", t.action.Name)
+			return refusal.New("override_refused", "the action %s does not allow a query", t.action.Name)
 		}
 		resource += "?" + t.r.URL.RawQuery
 	}

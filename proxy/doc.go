@@ -8,7 +8,7 @@
 //	pipeline.go      takes a call from its first step to its answer; options.go lists the pipeline's parts
 //	call.go          the call; stage.go how far it has come
 //	load/            bounds the calls in flight, the rates and the records of refusals
-//	own.go           answers what agents ask the mediator, with package own
+//	own.go           answers agents' requests to the mediator itself, with package own
 //	session/     1   the call's session
 //	rules/       2   the call's rule
 //	conversation.go  the protocol of the endpoint: mcp.go, graphql.go, model.go, generate.go, websocket.go, node.go

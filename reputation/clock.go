@@ -56,7 +56,8 @@ func (c *clock) now(ctx context.Context) (time.Time, error) {
 		}
 		if since := r.own.Sub(c.jumped.own); since < stands {
 			return r.shown, limit.After(stands-since, refusal.New("clock_skew",
-				"the clock of the log of disputes has jumped by %s: the log waits until it is set back, or has run on", off))
+				"the clock of the log of disputes has jumped by %s: the log waits until the clock is set back or has run on "+
+					"steadily", off))
 		}
 	}
 	c.believed, c.jumped = r, glance{}

@@ -99,7 +99,7 @@ func (s *Service) add(ctx context.Context, owner *Owner, d *delivered) (next int
 	}
 	if first := fresh.claims[0].Chain.SequenceNumber; first > state.Next {
 		return state.Next, 0,
-			refusal.New("chain_incomplete", "the node wants receipt %[2]d of the session before receipt %[1]d", first,
+			refusal.New("chain_incomplete", "the node needs receipt %[2]d of the session before receipt %[1]d", first,
 				state.Next)
 	}
 	// An expired session must not come back: without its challenges and its fork, and once more into the baselines.

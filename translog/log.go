@@ -312,7 +312,7 @@ func (l *Log) wait(ctx context.Context, id string) (ledger.Leaf, error) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return f, refusal.New("log_unwitnessed", "no witnessed checkpoint of the log holds the %s yet", id)
+			return f, refusal.New("log_unwitnessed", "no witnessed checkpoint of the log covers the %s yet", id)
 		}
 	}
 }

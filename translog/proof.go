@@ -137,7 +137,7 @@ func Prove(ctx context.Context, store ledger.LogReader, id string) ([]byte, erro
 	}
 	c := stored.Accepted
 	if f.Index < 0 || f.Index >= c.Size {
-		return nil, refusal.New("log_unwitnessed", "no witnessed checkpoint of the log holds the %s yet", id)
+		return nil, refusal.New("log_unwitnessed", "no witnessed checkpoint of the log covers the %s yet", id)
 	}
 	tree, err := treeIn(c)
 	if err != nil {

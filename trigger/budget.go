@@ -51,8 +51,8 @@ func (s store) unsent(ctx context.Context, id, runtime, action, binding string, 
 		}
 		if all[0] > maxUnsent {
 			return refusal.New("event_closed",
-				"the event %s has already got back %d unsent posts of the action %.80q, which is the limit", id,
-				maxUnsent, action)
+				"the event %s was already given back %d unsent posts of the action %.80q, which is the limit", id, maxUnsent,
+				action)
 		}
 		_, err = tx.Exec(uncountUse, id, action)
 		return err

@@ -189,7 +189,7 @@ func TestQueueSaysItOnce(t *testing.T) {
 			s.check(syscall.Mkfifo(s.path("new", "fifo"), 0o600))
 			time.Sleep(10 * time.Second)
 			synctest.Wait()
-			wantLog(t, logs, "message refused: not a plain file", "a message was not taken: ")
+			wantLog(t, logs, "message refused: not a regular file", "a message was not taken: ")
 			s.check(os.Remove(s.path("new", "fifo")))
 			time.Sleep(2 * time.Second)
 		}

@@ -77,7 +77,7 @@ func openFolder(path string) error {
 		return fmt.Errorf("every user may write to %s", path)
 	}
 	if err := unix.Access(path, unix.R_OK|unix.W_OK|unix.X_OK); err != nil {
-		return fmt.Errorf("%s is not this user's to read and write: %w", path, err)
+		return fmt.Errorf("%s cannot be read and written by this user: %w", path, err)
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (w *queueRun) refuse(folder, id string, because error) error {
 }
 
 var (
-	errNotPlain = refusal.New("event_malformed", "the message is not a plain file, or it has a further hard link")
+	errNotPlain = refusal.New("event_malformed", "the message is not a regular file, or has more than one hard link")
 	errFolder   = refusal.New("event_malformed", "the message is a folder, and stays where it is: remove it")
 )
 

@@ -177,8 +177,8 @@ func TestQueueRefuses(t *testing.T) {
 		s.put("bytes", "\xff\xfe")
 		s.put("a name with spaces", "{}")
 		refused := []string{"a name with spaces", "bytes", "fifo", "hardlink", "large", "socket", "symlink"}
-		says := []string{"printable ASCII", "UTF-8", "is a folder, and stays where it is", "a further hard link",
-			"a further hard link", "larger than 262144 bytes", "not a plain file", "not a plain file"}
+		says := []string{"printable ASCII", "UTF-8", "is a folder, and stays where it is", "more than one hard link",
+			"more than one hard link", "larger than 262144 bytes", "not a regular file", "not a regular file"}
 		if os.Geteuid() == 0 { // only root can give a file away
 			s.put("stranger", "{}")
 			s.check(os.Chown(s.path("new", "stranger"), 12345, 12345))
@@ -414,9 +414,9 @@ func TestQueueNotMade(t *testing.T) {
 		"open to all":          {made("open", 0o777, ""), "every user may write to "},
 		"a folder open to all": {made("open-folder", 0o777, "new"), "every user may write to "},
 		"cannot be made":       {"/proc/queue", "mkdir /proc/queue"},
-		"cannot be written":    {made("read-only", 0o500, ""), "is not this user's to read and write: permission denied"},
+		"cannot be written":    {made("read-only", 0o500, ""), "cannot be read and written by this user: permission denied"},
 		"a folder without access": {made("shut-folder", 0, "claimed"),
-			"is not this user's to read and write: permission denied"},
+			"cannot be read and written by this user: permission denied"},
 	} {
 		err := unprivileged(t, func() error { return k.SetSources([]trigger.Source{trigger.NewQueue("q", c.path)}) })
 		if err == nil || !strings.Contains(err.Error(), "queue q: ") || !strings.Contains(err.Error(), c.says) {

@@ -61,7 +61,7 @@ func parseCron(spec string) (cron.Schedule, error) {
 		return multiples(every.Delay), nil
 	}
 	if times.Next(time.Unix(0, 0).UTC()).IsZero() {
-		return nil, errors.New("the cron expression never comes true")
+		return nil, errors.New("the cron expression never matches a time")
 	}
 	return times, nil
 }

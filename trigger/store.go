@@ -305,8 +305,8 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 		}
 		if n == 0 {
 			return refusal.New("event_closed",
-				"the event %s cannot pay for this post of the action %.80[2]q: it has paid for this one "+
-					"already, or for all %[3]d posts that it may pay for", id, action, budget)
+				"the event %s cannot be used for this post of the action %.80[2]q: it was used for this one already, or for all "+
+					"%[3]d posts of its budget", id, action, budget)
 		}
 		_, err = tx.Exec(countUse, id, action)
 		return err
@@ -349,8 +349,7 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 				return err
 			}
 			if len(paid) > 0 {
-				return refusal.New("event_closed", "the event %s has paid for a post, so no other session opens for it",
-					id)
+				return refusal.New("event_closed", "the event %s was already used for a post, so no other session opens for it", id)
 			}
 			e.ClaimedBy = ""
 			if err := tx.Notify(arrivals); err != nil {

@@ -203,12 +203,12 @@ func (k *key) publics(s pkcs11.SessionHandle) (map[int]ed25519.PublicKey, error)
 			return nil, fmt.Errorf("the key %s: %w", k.name, err)
 		}
 		if !slices.ContainsFunc(ed25519Params, func(p []byte) bool { return bytes.Equal(a[1], p) }) {
-			return nil, fmt.Errorf("the key %s with the id %d is no Ed25519 key", k.name, number)
+			return nil, fmt.Errorf("the key %s with the id %d is not an Ed25519 key", k.name, number)
 		}
 		// a DER OCTET STRING, or bare bytes (PKCS #11 3.0)
 		point := bytes.TrimPrefix(a[2], []byte{0x04, ed25519.PublicKeySize})
 		if _, twice := out[number]; twice || len(point) != ed25519.PublicKeySize {
-			return nil, fmt.Errorf("the public key of %s with the id %d is there twice, or malformed", k.name, number)
+			return nil, fmt.Errorf("the public key of %s with the id %d occurs twice or is malformed", k.name, number)
 		}
 		out[number] = ed25519.PublicKey(bytes.Clone(point))
 	}

@@ -182,7 +182,7 @@ func TestKeyRefuses(t *testing.T) {
 	generate(t, token, "twice", 1)
 	generate(t, token, "twice", 1)
 	for name, want := range map[string]string{"absent": "holds no Ed25519 key", "zero": "is not a version",
-		"curve": "is no Ed25519 key", "twice": "is there twice"} {
+		"curve": "is not an Ed25519 key", "twice": "occurs twice"} {
 		if _, err := token.Key(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", name, err)
 		}

@@ -60,7 +60,7 @@ const (
 	pause = 100 * time.Millisecond
 )
 
-var errNoToken = errors.New("pkcs11: no token bears the label")
+var errNoToken = errors.New("pkcs11: no token has the label")
 
 func mayPass(err error) bool {
 	return errors.Is(err, errNoToken) || errors.Is(err, pkcs11.Error(pkcs11.CKR_USER_PIN_NOT_INITIALIZED)) ||

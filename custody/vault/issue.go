@@ -32,7 +32,7 @@ func (s *Secrets) Issue(ctx context.Context, path, name string) (Issued, error) 
 	}
 	err = decode(made, &is)
 	if err == nil && (is.Certificate == "" || is.Key == "" || is.End == 0) {
-		err = errors.New("it is no certificate with a key")
+		err = errors.New("it is not a certificate with a key")
 	}
 	if err != nil {
 		return Issued{}, custody.Unavailable(err, "what Vault answers at %s is no certificate with a key", path)

@@ -64,7 +64,7 @@ func check(c *Receipt) error {
 	case len(c.Owner) != thumbprintChars:
 		return errors.New("owner is not a thumbprint")
 	case link.SequenceNumber < 1 || link.SequenceNumber == 1 != (link.PreviousReceiptHash == ""):
-		return errors.New("its number does not fit to the receipt before it: the first has number 1 and none before it")
+		return errors.New("its number does not fit the receipt before it: only receipt 1 has none before it")
 	}
 	hashes := []hash{
 		{"policy_id", c.PolicyID}, {"inputs_commitment", c.InputsCommitment},
@@ -106,8 +106,9 @@ func (c *Receipt) checkAbout() error {
 		actions, outcomes = []string{ActionGeneric}, []string{OutcomeCompleted}
 	}
 	if n != 1 {
-		return fmt.Errorf("it is about %d of a call to a model, a post and the end of a session, and "+
-			"not about one of them", n)
+		return fmt.Errorf("it must be about exactly one of a call to a model, a post and the end of a session, but is about "+
+			"%d",
+			n)
 	}
 	return cmp.Or(
 		oneOf("action_type", c.ActionType, actions...), oneOf("outcome", c.Outcome, outcomes...),
@@ -126,7 +127,7 @@ func (t Timing) check(issued int64) error {
 		case at == 0: // not seen
 			continue
 		case at < last:
-			return errors.New("its moments are not in the order in which they come")
+			return errors.New("its times are out of order")
 		}
 		last = at
 	}
@@ -143,7 +144,7 @@ func (r *ChallengeRef) check() error {
 	case r.CommitmentHash != "" && !evidence.IsHash(r.CommitmentHash):
 		return errors.New("challenge.commitment_hash is not a lowercase hex SHA-256")
 	case r.CommitmentRevealed && r.CommitmentHash == "":
-		return errors.New("a commitment is revealed that was never made")
+		return errors.New("it reveals a commitment that was never made")
 	}
 	return checkShort(short{"challenge.challenge_nonce", r.ChallengeNonce, maxName, false})
 }
@@ -202,7 +203,7 @@ func (s SessionTotals) check() error {
 	case s.OpenedMS <= 0:
 		return errors.New("session.opened_ms is missing")
 	case s.CallsObserved < 0 || s.CallsObserved > s.Calls || s.BytesOutObserved < 0 || s.BytesOutObserved > s.BytesOut:
-		return errors.New("session counts more that was read than there was")
+		return errors.New("session counts more calls or bytes as read than were made")
 	}
 	return nil
 }

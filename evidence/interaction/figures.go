@@ -160,15 +160,13 @@ func (f *ModelFigures) check() error {
 		for _, figure := range of.figures {
 			if !slices.Contains(of.states, figure.State) || figure.Value < 0 || figure.State == StateNotMeasured &&
 				figure.Value != 0 {
-				return fmt.Errorf("a figure has the value %d and is %.40q, which it cannot be", figure.Value,
-					figure.State)
+				return fmt.Errorf("a figure with the value %d cannot be %.40q", figure.Value, figure.State)
 			}
 		}
 	}
 	for _, figure := range []Figure{f.SampleBytes, f.WordEntropy, f.Compression} {
-		if figure.State != StateNotMeasured && (f.SampleBytes.State == StateNotMeasured ||
-			f.SampleBytes.Value < MinSample) {
-			return fmt.Errorf("entropy and compression are of fewer than %d bytes", MinSample)
+		if figure.State != StateNotMeasured && (f.SampleBytes.State == StateNotMeasured || f.SampleBytes.Value < MinSample) {
+			return fmt.Errorf("entropy and compression cover fewer than %d bytes", MinSample)
 		}
 	}
 	return nil
@@ -182,11 +180,11 @@ func (m *ModelCall) check(outcome string) error {
 		return errors.New("model_call.status is not a status of HTTP")
 	case m.Unread == "" && outcome == OutcomeNotMeasured,
 		m.Unread != "" && outcome != OutcomeNotMeasured && outcome != OutcomeFailed:
-		return errors.New("model_call.unread does not fit to its outcome")
+		return errors.New("model_call.unread does not fit its outcome")
 	case len(m.HostedTools)+len(m.UnknownMembers) > MaxHosted || len(m.ToolCalls) > MaxToolCalls ||
 		len(m.ReturnedCalls) > MaxReturned:
-		return fmt.Errorf("model_call has more entries than %d hosted tools and unknown members, %d "+
-			"calls and %d results", MaxHosted, MaxToolCalls, MaxReturned)
+		return fmt.Errorf("model_call has more than %d hosted tools and unknown members, %d calls or %d results",
+			MaxHosted, MaxToolCalls, MaxReturned)
 	case int64(len(m.ToolCalls)) != min(m.Figures.ToolCallsMade.Value, MaxToolCalls):
 		return fmt.Errorf("model_call.tool_calls are not the first %d of tool_calls_made", MaxToolCalls)
 	}

@@ -77,8 +77,8 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 	}
 	resp, err = client.Do(req)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("no answer at %s, which is not there (start the process, or name another endpoint "+
-			"by a flag, --dir, MEDIATOR_ADMIN or a context): %w", e, err)
+		return nil, nil, fmt.Errorf("no answer at %s, which does not exist (start the process, or name another endpoint "+
+			"with a flag, --dir, MEDIATOR_ADMIN or a context): %w", e, err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("no answer at %s (is the process running, and does it admit you?): %w", e, err)
@@ -87,8 +87,7 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 		defer resp.Body.Close()
 		err := problem.Read(resp)
 		if said := (*problem.Error)(nil); !errors.As(err, &said) {
-			return nil, nil, fmt.Errorf("%s is the endpoint of something that does not know %s %s: %w", e, method, path,
-				err)
+			return nil, nil, fmt.Errorf("the server at %s does not know %s %s: %w", e, method, path, err)
 		}
 		return nil, nil, err
 	}

@@ -60,7 +60,7 @@ func (s Selection) Followed() (Selection, error) {
 	f := Selection{ledger.Query{Since: s.Since, State: s.State, Session: s.Session, Flow: s.Flow}}
 	if s != f || s.State == ledger.StateForwarding {
 		return f, refusal.New("query_malformed",
-			"calls that are followed as they end are selected by since, session, flow and the state of an end")
+			"calls that are followed can be selected only by since, session, flow and a final state")
 	}
 	return f, nil
 }

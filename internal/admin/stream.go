@@ -119,7 +119,7 @@ func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Recor
 			_, err = in.Token()
 		}
 		if err != nil {
-			fail(fmt.Errorf("the list broke off, and is not whole: %w", err))
+			fail(fmt.Errorf("the list broke off and is incomplete: %w", err))
 		}
 	}
 }
@@ -149,7 +149,7 @@ func Ended(ctx context.Context, at string, s Selection, begun func() error, each
 	for {
 		var c EndedCall
 		if err := in.Decode(&c); err != nil {
-			return fmt.Errorf("the sidecar tells of no more calls: %w", err)
+			return fmt.Errorf("the sidecar reports no more calls: %w", err)
 		}
 		if err := each(c); err != nil {
 			return err

@@ -110,7 +110,7 @@ func certificateIn(resp *http.Response) (*x509.Certificate, error) {
 	}
 	block, _ := pem.Decode(raw)
 	if block == nil {
-		return nil, errors.New("the mediator's answer is no certificate")
+		return nil, errors.New("the mediator's answer is not a certificate")
 	}
 	return x509.ParseCertificate(block.Bytes)
 }

@@ -123,7 +123,7 @@ func ReadEarlier(dir string, today config.Trust) (Archive, error) {
 		return nil, err
 	}
 	if len(folders) >= maxTrusts {
-		return nil, fmt.Errorf("%s has %d folders; less than %d are read", dir, len(folders), maxTrusts)
+		return nil, fmt.Errorf("%s has %d folders; fewer than %d are read", dir, len(folders), maxTrusts)
 	}
 	var a Archive
 	for _, f := range slices.Backward(folders) { // newest first, as their names are

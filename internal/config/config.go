@@ -68,7 +68,7 @@ type Probes struct {
 
 // Agent names the agent's user. No process starts or forwards a post while this user can reach its memory or files.
 type Agent struct {
-	// UID is the user of agents that are not isolated, and of no other process (session_tainted). Without it, the
+	// UID is the user of agents that are not isolated. No other process may run as it (session_tainted). Without it, the
 	// manifest's statements about the agent's access are not checked.
 	UID *uint32 `yaml:"uid"`
 	// GIDs are the agent's group ids, besides the one that equals `uid`.

@@ -20,13 +20,13 @@ type Console struct {
 	Issuer string `yaml:"issuer" need:"yes"`
 	// IssuerCA is a PEM file of more authorities for its certificate.
 	IssuerCA string `yaml:"issuerCA" is:"path"`
-	// ClientID names the console there. Its redirect URI is /login/callback below `--url`.
+	// ClientID is the console's client id there. Its redirect URI is /login/callback below `--url`.
 	ClientID string `yaml:"clientId" need:"yes"`
 	// SecretFile holds the client's secret. Default: a public client.
 	SecretFile string `yaml:"secretFile" is:"path"`
-	// Scopes are those besides openid.
+	// Scopes are requested besides openid.
 	Scopes []string `yaml:"scopes"`
-	// GroupsClaim is the ID token's claim. Default groups.
+	// GroupsClaim is the ID token's claim with the user's groups. Default groups.
 	GroupsClaim string `yaml:"groupsClaim"`
 	// Groups may see everything.
 	Groups []string `yaml:"groups" need:"yes"`

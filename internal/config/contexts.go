@@ -19,7 +19,7 @@ type Client struct {
 	Certificate string `yaml:"certificate" is:"path"`
 	// Key is its key.
 	Key string `yaml:"key" is:"path"`
-	// TokenFile holds a token of `admin.tokens`, instead of both.
+	// TokenFile holds a token of `admin.tokens`, instead of certificate and key.
 	TokenFile string `yaml:"tokenFile" is:"path"`
 	// Authorities certify the processes.
 	Authorities string `yaml:"authorities" is:"path" need:"yes"`
@@ -50,7 +50,7 @@ type Contexts struct {
 type Context struct {
 	// Name is the context's name.
 	Name string `yaml:"name" need:"yes"`
-	// Client is the file of the previous section, for https.
+	// Client is an operator's client file, for https.
 	Client string `yaml:"client" is:"path"`
 	// Admin is the sidecar's `admin`: unix:PATH or https://HOST:PORT.
 	Admin string `yaml:"admin" need:"yes"`

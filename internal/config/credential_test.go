@@ -82,27 +82,27 @@ func TestWrongCredentials(t *testing.T) {
 		{`{cookie: session, file: space}`,
 			`41: *.file: space: it has a character that no cookie can carry, such as a space or a semicolon`},
 		{`{basic: {user: "a:b"}, file: token}`,
-			`25: *.basic: a user has no colon and no control character (RFC 7617)`},
+			`25: *.basic: a user must not have a colon or a control character (RFC 7617)`},
 		{`{basic: {}, file: token}`, `35: *.file: token: it has no user: set basic.user, or write user:password`},
 		{`{basic: {name: alice}, file: token}`, `26: *.basic.name: is not known; known here are user`},
 
 		// AWS.
 		{`{aws: {service: s3}, file: aws}`, `23: *.aws.regions: is required`},
 		{`{aws: {service: S3, regions: [eu-central-1]}, file: aws}`,
-			`23: *.aws: "S3" is no service or region such as s3 or eu-central-1: lower case, digits and hyphens`},
+			`23: *.aws: "S3" is not a service or region such as s3 or eu-central-1: lower case, digits and hyphens`},
 		{`{aws: {service: s3, regions: [Frankfurt]}, file: aws}`,
-			`23: *.aws: "Frankfurt" is no service or region such as s3 or eu-central-1: lower case, digits and ` +
+			`23: *.aws: "Frankfurt" is not a service or region such as s3 or eu-central-1: lower case, digits and ` +
 				`hyphens`},
 		{`{aws: {service: s3, region: eu-central-1}, file: aws}`,
 			`37: *.aws.region: is not known; did you mean regions?`},
 		{`{aws: {service: s3, regions: [eu-central-1]}, file: token}`,
-			`69: *.file: token: no shared credentials file: its lines are a profile, aws_access_key_id, ` +
+			`69: *.file: token: not a shared credentials file: its lines must be a profile, aws_access_key_id, ` +
 				`aws_secret_access_key and aws_session_token, each once`},
 		{`{aws: {service: s3, regions: [eu-central-1]}, file: aws-more}`,
-			`69: *.file: aws-more: no shared credentials file with exactly one profile, which has aws_access_key_id ` +
+			`69: *.file: aws-more: not a shared credentials file with exactly one profile, which must have aws_access_key_id ` +
 				`and aws_secret_access_key`},
 		{`{aws: {service: s3, regions: [eu-central-1]}, file: aws-bad}`,
-			`69: *.file: aws-bad: it has no access key id without spaces, commas, slashes and equals signs`},
+			`69: *.file: aws-bad: its access key id is missing, or has a space, comma, slash or equals sign`},
 		{`{aws: {service: s3, regions: [eu-central-1]}, vault: {path: aws/creds/a, field: secret_key}}`,
 			`70: *.vault: needs custody.type: vault | 97: *.vault.field: has no meaning with aws, which takes ` +
 				`access_key, secret_key and security_token`},
@@ -167,12 +167,12 @@ func TestWrongCredentials(t *testing.T) {
 			`102: *.basic: needs more than a token: a file or vault`},
 		{`{googel: {keyFile: google}}`, `18: *.googel: is not known; did you mean google?`},
 		{`{google: {keyFile: google, scopes: [a]}}`,
-			`36: *.google.keyFile: google: no key of a service account (JSON with type, client_email and private_key)`},
+			`36: *.google.keyFile: google: not a service account's key (JSON with type, client_email and private_key)`},
 		{`{google: {keyFile: google}}`,
-			`26: *.google.scopes: is required | 36: *.google.keyFile: google: no key of a service account (JSON with ` +
+			`26: *.google.scopes: is required | 36: *.google.keyFile: google: not a service account's key (JSON with ` +
 				`type, client_email and private_key)`},
 		{`{google: {keyFile: token, scopes: [a], tokenURL: "https://u@googleapis.com/token"}}`,
-			`36: *.google.keyFile: token: no key of a service account (JSON with type, client_email and private_key) ` +
+			`36: *.google.keyFile: token: not a service account's key (JSON with type, client_email and private_key) ` +
 				`| 66: *.google.tokenURL: must not hold a user or a password: put them into a file`},
 	} {
 		if got := mistakes(t, dir, "credential", tt.credential); got != tt.want {

@@ -66,11 +66,11 @@ func TestMistakes(t *testing.T) {
 		{sidecar, sidecar, "", "the file is empty"},
 		{sidecar, sidecar, "# nothing\n", "the file is empty"},
 		{sidecar, "custody: {type: memory}", "custody: {type: memory",
-			`line 11, column 6: this is no YAML: did not find expected ',' or '}'`},
+			`line 11, column 6: this is not YAML: did not find expected ',' or '}'`},
 		{sidecar, "agent: {uid: 2000}", "\tagent: {uid: 2000}",
-			"line 11, column 1: this is no YAML: found character that cannot start any token"},
+			"line 11, column 1: this is not YAML: found character that cannot start any token"},
 		{sidecar, "audience: posting-api", "audience: *name",
-			"line 7, column 11: this is no YAML: unknown anchor 'name' referenced"},
+			"line 7, column 11: this is not YAML: unknown anchor 'name' referenced"},
 		{sidecar, "egress:\n", "---\negress:\n", "the file has a second document (---); only one is allowed"},
 		{sidecar, sidecar, "[runtime]", "line 1, column 1: the file: must be keys with values, not a list"},
 
@@ -229,9 +229,8 @@ func TestMistakes(t *testing.T) {
 				"line 21, column 74: upstreamProxy.ca: open /absent.pem: no such file or directory"},
 		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", credentialFile: /etc/hostname}\negress:\n",
 			"line 21, column 60: upstreamProxy.credentialFile: /etc/hostname does not hold user:password on one line"},
-		{sidecar, "egress:\n",
-			"upstreamProxy: {url: \"http://a.example:1\", noProxy: [a.example, \"10.0.0.0/33\"]}\negress:\n",
-			`line 21, column 53: upstreamProxy.noProxy: "10.0.0.0/33" is none of *, host, .domain, IP address (all perhaps ` +
+		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", noProxy: [a.example, \"10.0.0.0/33\"]}\negress:\n",
+			`line 21, column 53: upstreamProxy.noProxy: "10.0.0.0/33" is none of *, host, .domain, IP address (each optionally ` +
 				`with :port) and network (10.0.0.0/8)`},
 		{sidecar, "    action: create_post", "    action: create_post\n    via: proxi",
 			`line 21, column 10: actions[0].via: "proxi" is none of direct, proxy`},
@@ -270,10 +269,10 @@ func TestMistakesInTheKeyThatNamesAFile(t *testing.T) {
 			"trigger service (mediator trigger)", "source: is not known; did you mean sources?"},
 		"a policy in JSON": {`{"version": "1.0", "rules": [{"name": "a", "whn": "true"}]}`, "policy file",
 			"whn: is not known; did you mean when?"},
-		"no YAML":             {"runtime: [", "", "this is no YAML"},
+		"no YAML":             {"runtime: [", "", "this is not YAML"},
 		"nothing":             {"", "", "the file is empty"},
 		"another file":        {"apiVersion: v1\nkind: Pod\n", "", "its top-level keys match no kind of configuration"},
-		"what two files have": {"custody: {type: memory}\ninternal: {unix: a.sock}\n", "", "or match two kinds alike"},
+		"what two files have": {"custody: {type: memory}\ninternal: {unix: a.sock}\n", "", "or match two kinds equally well"},
 		"a list":              {"[runtime, sources]", "", "its top-level keys match no kind of configuration"},
 	} {
 		if checked, err := CheckFile(write(t, tt.text), true); checked.Kind != tt.kind || err == nil ||

@@ -22,8 +22,8 @@ type Registrar struct {
 	// RegistryKey is a file: the key registry's private JWK, or YAML that names a key in Vault or a PKCS #11 token
 	// (next section).
 	RegistryKey string `yaml:"registryKey" is:"path"`
-	// AuditorKey is the same for the auditor's key. With it the registrar renews deployment certificates, and an
-	// attacker who takes it over can sign rules too.
+	// AuditorKey is the same for the auditor's key. With it the registrar renews deployment certificates, and an attacker
+	// who takes over the registrar can sign rules too.
 	AuditorKey string `yaml:"auditorKey" is:"path"`
 	// Rules is the output of mediator registrar sign, reread when it changes.
 	Rules string `yaml:"rules" is:"path" need:"yes"`
@@ -52,7 +52,7 @@ type Cluster struct {
 	DNSNames []string `yaml:"dnsNames" need:"yes"`
 	// Lifetime is the longest validity of pods' certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2184h"`
-	// ConfigMap gets the CA (ca.pem) with `tokens`, public root keys and manifest with `trial`.
+	// ConfigMap gets, with `tokens`, the CA (ca.pem) and, with `trial`, the public root keys and the manifest.
 	ConfigMap string `yaml:"configMap"`
 	// Namespace is the ConfigMap's namespace. Default: the registrar's own.
 	Namespace string `yaml:"namespace"`

@@ -131,8 +131,8 @@ type Disputes struct {
 	// Appeal are other arbiters, to whom the loser can appeal within `deadline`. Default: no appeals.
 	Appeal []Arbiter `yaml:"appeal"`
 
-	// Operator is the public key (JWK) that can set the log's time back after a wrong clock. Keep the private key
-	// offline.
+	// Operator is the operator's public key (JWK), for setting the log's time back after a wrong clock. Keep the private
+	// key offline.
 	Operator string `yaml:"operator" is:"path"`
 
 	// OperatorRoot is what the file holds; nil without it.
@@ -143,7 +143,7 @@ type Disputes struct {
 type Arbiter struct {
 	// Key is its public key (JWK).
 	Key string `yaml:"key" is:"path" need:"yes"`
-	// Owner is the thumbprint of the owner that it works for, whose agents' disputes it does not decide. Default: none.
+	// Owner is the thumbprint of its owner, whose agents' disputes it does not decide. Default: none.
 	Owner string `yaml:"owner"`
 
 	// Root is what Key holds.

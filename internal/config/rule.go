@@ -22,8 +22,8 @@ type Rule struct {
 	Comment string `yaml:"comment"`
 	// Owner answers for the rule (at most 200 bytes).
 	Owner string `yaml:"owner"`
-	// Expires is a date (its start in UTC) or an RFC 3339 time. Then calls are refused (rule_expired), and open streams
-	// and WebSockets end.
+	// Expires is a date (its start in UTC) or an RFC 3339 time. From then on, calls are refused (rule_expired), and open
+	// streams and WebSockets end.
 	Expires Time `yaml:"expires"`
 	// Credential replaces the agent's own credential. Default: none in actions; in egress rules, the agent's own
 	// passes.

@@ -16,8 +16,8 @@ type Sidecar struct {
 	File    `yaml:"-"`
 	Process `yaml:",inline"`
 
-	// Runtime is this sidecar's name in evidence, with `receipts` at most 128 bytes. Default, and with `trigger` or
-	// `control` over TCP the only possible name: the path of its SPIFFE id (see `tls`), such as pod/agents/1.
+	// Runtime is this sidecar's name in evidence, at most 128 bytes with `receipts`. Default: the path of its SPIFFE id
+	// (see `tls`), such as pod/agents/1. With `trigger` or `control` over TCP, no other name is possible.
 	Runtime string `yaml:"runtime"`
 	// Listen is the proxy port's address.
 	Listen string `yaml:"listen" need:"yes" is:"address"`
@@ -30,8 +30,7 @@ type Sidecar struct {
 	Guard *Guard `yaml:"guard"`
 	// Admin is the endpoint for operators, out of agents' reach.
 	Admin Admin `yaml:"admin" need:"yes"`
-	// Console is the address of mediator console, which the sidecar and `guard` refuse to agents. Default
-	// 127.0.0.1:8184.
+	// Console is the address of mediator console, which the sidecar and `guard` block for agents. Default 127.0.0.1:8184.
 	Console string `yaml:"console" is:"address"`
 	// State is the ledger's folder, for the mediator's user alone.
 	State string `yaml:"state" is:"path" need:"yes"`
@@ -192,8 +191,8 @@ type GraphQL struct {
 type MCP struct {
 	// Tools are the allowed tools, by exact name. Required in an action.
 	Tools []string `yaml:"tools"`
-	// Methods are the MCP methods that an egress rule allows, also those of notifications. They cannot include
-	// tools/call. Default: those for sessions, lists and reads.
+	// Methods are the MCP methods that an egress rule allows, including notifications. They cannot include tools/call.
+	// Default: those for sessions, lists and reads.
 	Methods []string `yaml:"methods"`
 	// List is allowed (the agent sees only tools in rules) or all. Only in the egress rule for tools/list.
 	List string `yaml:"list" one:"allowed all"`
@@ -204,8 +203,8 @@ type MCP struct {
 	// Pin maps a tool to the SHA-256 of its definition (canonical JSON, lowercase hex), which the server must have
 	// listed in the session before a call. Default: changes are only recorded.
 	Pin map[string]string `yaml:"pin"`
-	// SameConnection is your word that the server answers a call on the connection that carried it. Without it,
-	// clients of MCP revision 2024-11-05, or that do not accept event streams, cannot post. Only in actions.
+	// SameConnection is your word that the server answers a call on the connection that carried it. Without it, clients
+	// that use MCP revision 2024-11-05 or do not accept event streams cannot post. Only in actions.
 	SameConnection bool `yaml:"sameConnection"`
 }
 
@@ -222,7 +221,7 @@ type Action struct {
 	MaxBody int64 `yaml:"maxBody"`
 	// Query allows a query string. Evidence and records keep it, with any secret in it.
 	Query bool `yaml:"query"`
-	// Headers are the agent's headers that may pass, besides common ones such as Accept; others refuse the call.
+	// Headers are the agent's headers that may pass, besides common ones such as Accept; a call with another is refused.
 	// Evidence covers no headers, though they can change what a post does. [] allows only common ones. Default: all.
 	Headers []string `yaml:"headers"`
 	// Gate is the gate that verifies the evidence: local (the mediator's own) or api (the API's).
@@ -239,8 +238,8 @@ type API struct {
 	Challenge string `yaml:"challenge" need:"yes"`
 	// Verify is the URL that verifies envelopes and mints capabilities.
 	Verify string `yaml:"verify" need:"yes"`
-	// AnswerKeys is a PEM file of the Ed25519 public keys that verify the API's answers. Others are not relayed.
-	// Default: the outcome is the mediator's word.
+	// AnswerKeys is a PEM file of the Ed25519 public keys that verify the API's answers. Unverified answers are not
+	// relayed. Default: the outcome is the mediator's word.
 	AnswerKeys string `yaml:"answerKeys" is:"path"`
 }
 
@@ -252,8 +251,8 @@ type Egress struct {
 	// bedrock-converse or ollama-chat. POST only.
 	Observe string `yaml:"observe"`
 	// HostedTools lists what the model's provider may do out of the sidecar's sight: its tools (web_search, mcp), and
-	// request members that start such work (background, mcp_servers). remote_content allows fetching URLs in a request,
-	// online models that search the web. previous_response_id, conversation, thread, item_reference, file_id,
+	// request members that start such work (background, mcp_servers). remote_content allows fetching URLs in a request;
+	// online allows models that search the web. previous_response_id, conversation, thread, item_reference, file_id,
 	// cachedContent and prompt allow content from outside the session.
 	HostedTools []string `yaml:"hostedTools"`
 	// UnknownMembers is refuse or allow, for requests with unknown members. Record and receipt name them. Default
@@ -312,7 +311,7 @@ type Limits struct {
 	// 504.
 	Breaker Breaker `yaml:"breaker" reload:"yes"`
 	// Connections bounds agents' connections to each shared listener, and HTTP/2 requests in progress. A new connection
-	// replaces an idle one. Isolated agents' listeners together have a second bound of this size, and each a sixteenth
+	// replaces an idle one. Isolated agents' listeners together have a second bound of this size, and each has a sixteenth
 	// of it. Default 4096.
 	Connections int `yaml:"connections"`
 	// Tunnels bounds the open CONNECT tunnels (overloaded). Default 2048.

@@ -22,8 +22,8 @@ type SidecarKeys struct {
 	// AgentStatement signs the documents that agents post to http://mediator.internal/v1/signals and /v1/dispute. Needs
 	// `receipts` and `reputation`; takes no `lifetime`.
 	AgentStatement *SigningKey `yaml:"agentStatement"`
-	// WebBotAuth signs requests, by rules with `sign`. `issuer` is the https origin that publishes the key; `lifetime`
-	// is a signature's.
+	// WebBotAuth signs requests, by rules with `sign`. `issuer` is the https origin that publishes the key; `lifetime` is
+	// that of a signature.
 	WebBotAuth *SigningKey `yaml:"webBotAuth"`
 }
 

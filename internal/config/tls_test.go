@@ -24,7 +24,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 	token, short := write(t, strings.Repeat("t", 32)), write(t, strings.Repeat("t", 31))
 	noMatch := func(pattern, why string) string {
 		return `admin.callers[0]: "` + pattern +
-			`" does not match SPIFFE ids, as for example spiffe://example.org/pod/agents/* does: ` + why
+			`" is not a pattern of SPIFFE ids, such as spiffe://example.org/pod/agents/*: ` + why
 	}
 	for _, m := range []struct{ old, by, says string }{
 		{"tls:", "tls:", ""}, // the correct file

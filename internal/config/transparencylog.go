@@ -13,10 +13,10 @@ type TransparencyLog struct {
 	// Key is the name of the signing key in `custody` (role transparency_log). With custody in memory, the key is in
 	// `state` instead.
 	Key string `yaml:"key" need:"yes"`
-	// Policy is a file that names the log's keys, its witnesses and their quorum (c2sp.org/tlog-policy). The newest
-	// version that it names signs. Default: no witnesses; the newest version signs.
+	// Policy is a file that names the log's keys, its witnesses and their quorum (c2sp.org/tlog-policy). The newest key
+	// version in it signs. Default: no witnesses; the newest version signs.
 	Policy string `yaml:"policy" is:"path"`
-	// Interval is the longest time from an entry to a checkpoint with it. Default 10s.
+	// Interval is the longest time from an entry to a checkpoint that covers it. Default 10s.
 	Interval Duration `yaml:"interval" from:"1s" to:"1m"`
 	// RequireWitness makes each post wait for a witnessed checkpoint with its intent, or fail after `timeouts.step`
 	// (log_unwitnessed).

@@ -19,8 +19,8 @@ type Trigger struct {
 	State string `yaml:"state" is:"path" need:"yes"`
 	// Store keeps events.
 	Store Store `yaml:"store"`
-	// EventSecretFile holds a secret that authenticates events: at least 32 bytes, the same for all replicas. Only, and
-	// required, with store.postgres.
+	// EventSecretFile holds a secret that authenticates events: at least 32 bytes, the same for all replicas. Only with
+	// store.postgres, which requires it.
 	EventSecretFile string `yaml:"eventSecretFile" is:"path"`
 	// Keys are the two signing keys.
 	Keys TriggerKeys `yaml:"keys" need:"yes"`

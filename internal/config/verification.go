@@ -15,7 +15,7 @@ type Verification struct {
 	Mode string `yaml:"mode" one:"observed seed"`
 	// Tasks is a JSON file of tasks, used in turn. Default: the built-in tasks.
 	Tasks string `yaml:"tasks" is:"path"`
-	// Hosts are the host names of `public`. Other names are refused, except IP addresses and through a sidecar.
+	// Hosts are the host names of `public`. Other names are refused, except IP addresses and names used through a sidecar.
 	Hosts []string `yaml:"hosts"`
 	// Servers are the MCP servers that the tool list_mcp_servers names.
 	Servers []ListedServer `yaml:"servers"`

@@ -57,7 +57,7 @@ func newProvider(c *config.Console, at *url.URL, now func() time.Time) *provider
 	over := tls.Dialer{Config: &tls.Config{RootCAs: c.Roots, MinVersion: tls.VersionTLS12}}
 	via := &http.Transport{DialTLSContext: over.DialContext, DisableKeepAlives: true, MaxConnsPerHost: maxAsks,
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			return nil, errors.New("the provider names an address without TLS")
+			return nil, errors.New("the provider's metadata has a URL without TLS")
 		}}
 	return &provider{Console: c, callback: at.JoinPath(callback).String(), now: now, http: &http.Client{
 		Transport: wire.Bounded(maxAnswer, via), CheckRedirect: wire.Stay, Timeout: providerTimeout}}
@@ -70,7 +70,7 @@ func (p *provider) client(ctx context.Context) (*oauth2.Config, *oidc.Provider, 
 	if p.known == nil {
 		found, err := oidc.NewProvider(ctx, p.Issuer)
 		if err == nil && !strings.HasPrefix(found.Endpoint().AuthURL, "https://") {
-			err = errors.New("its authorization endpoint is without TLS")
+			err = errors.New("its authorization endpoint has no TLS")
 		}
 		if err != nil {
 			return nil, nil, err

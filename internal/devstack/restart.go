@@ -30,7 +30,7 @@ func (s *Stack) setAside(now time.Time) error {
 	at := func(name string) string { return filepath.Join(s.Dir, name) }
 	if _, err := os.Stat(at(BundleFile)); err == nil {
 		if err := s.keepEarlier(now, names); err != nil {
-			return fmt.Errorf("keep what verifies the records of the start before: %w", err)
+			return fmt.Errorf("keep the files that verify the records of the previous start: %w", err)
 		}
 	}
 	for _, name := range names {

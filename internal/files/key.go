@@ -33,11 +33,11 @@ func ReadKey(path string) (ed25519.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(raw)
 	if block == nil || block.Type != typeKey {
-		return nil, fmt.Errorf("%s is no PEM block %q", path, typeKey)
+		return nil, fmt.Errorf("%s is not a PEM block %q", path, typeKey)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no PKCS #8 key", path) // the cause could quote the key
+		return nil, fmt.Errorf("%s is not a PKCS #8 key", path) // the cause could quote the key
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {

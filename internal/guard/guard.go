@@ -43,15 +43,15 @@ func (o *Options) check() error {
 	}
 	for _, uid := range o.UIDs {
 		if uid == 0 {
-			return errors.New("guard: root cannot be told apart from what it starts: give the mediator its own user")
+			return errors.New("guard: the rules cannot tell root from the processes that it starts: give the mediator its own " +
+				"user")
 		}
 	}
 	if o.Proxy == 0 {
 		return errors.New("guard: the proxy's port is missing")
 	}
 	if (o.Transparent == 0) != (len(o.Redirect) == 0) {
-		return errors.New("guard: redirected ports need a transparent listener, and a transparent listener " +
-			"redirected ports")
+		return errors.New("guard: redirected ports and a transparent listener need each other")
 	}
 	for _, r := range o.Loopback {
 		if r.First == 0 || r.Last < r.First {
@@ -65,7 +65,7 @@ func (o *Options) check() error {
 	}
 	for _, d := range o.Devices {
 		if d == "" || len(d) > 15 || d == "lo" || strings.ContainsAny(d, "\"\\/ \t\n") {
-			return fmt.Errorf("guard: %q is not a network device that leads out", d)
+			return fmt.Errorf("guard: %q is not a network device that leads out of the pod", d)
 		}
 	}
 	return nil

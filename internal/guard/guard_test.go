@@ -137,15 +137,14 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		"no user":            {func(o *Options) { o.UIDs = nil }, "no user may connect out"},
-		"root":               {func(o *Options) { o.UIDs = []uint32{10001, 0} }, "root cannot be told apart"},
-		"no proxy":           {func(o *Options) { o.Proxy = 0 }, "the proxy's port is missing"},
-		"nothing to lead to": {func(o *Options) { o.Transparent = 0 }, "need a transparent listener"},
-		"nothing to lead":    {func(o *Options) { o.Redirect = nil }, "a transparent listener redirected ports"},
-		"a range from zero":  {func(o *Options) { o.Loopback = []PortRange{{0, 5}} }, "not a range of ports"},
-		"a range backwards":  {func(o *Options) { o.Loopback = []PortRange{{5, 4}} }, "not a range of ports"},
-		"a resolver over IPv6": {func(o *Options) { o.Resolvers = []netip.Addr{netip.IPv6Loopback()} },
-			"is not IPv4"},
+		"no user":                {func(o *Options) { o.UIDs = nil }, "no user may connect out"},
+		"root":                   {func(o *Options) { o.UIDs = []uint32{10001, 0} }, "cannot tell root from"},
+		"no proxy":               {func(o *Options) { o.Proxy = 0 }, "the proxy's port is missing"},
+		"nothing to lead to":     {func(o *Options) { o.Transparent = 0 }, "a transparent listener need each other"},
+		"nothing to lead":        {func(o *Options) { o.Redirect = nil }, "a transparent listener need each other"},
+		"a range from zero":      {func(o *Options) { o.Loopback = []PortRange{{0, 5}} }, "not a range of ports"},
+		"a range backwards":      {func(o *Options) { o.Loopback = []PortRange{{5, 4}} }, "not a range of ports"},
+		"a resolver over IPv6":   {func(o *Options) { o.Resolvers = []netip.Addr{netip.IPv6Loopback()} }, "is not IPv4"},
 		"no resolver":            {func(o *Options) { o.Resolvers = []netip.Addr{{}} }, "is not IPv4"},
 		"the loopback device":    {func(o *Options) { o.Devices = []string{"lo"} }, "not a network device"},
 		"a device without name":  {func(o *Options) { o.Devices = []string{""} }, "not a network device"},

@@ -191,8 +191,7 @@ func Devices() ([]string, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("guard: there is no network device that leads out; name the future ones in " +
-			"guard.devices")
+		return nil, errors.New("guard: no network device leads out of the pod; name future ones in guard.devices")
 	}
 	return out, nil
 }

@@ -58,7 +58,7 @@ func Exchange(ctx context.Context, tokenFile, at, name string, authorities []byt
 func post(ctx context.Context, token, at, name string, authorities []byte, ask, answer any) error {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(authorities) {
-		return errors.New("the registrar's authorities are not there yet")
+		return errors.New("the registrar's authorities do not exist yet")
 	}
 	if name == "" {
 		name, _, _ = net.SplitHostPort(at)

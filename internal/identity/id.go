@@ -46,7 +46,7 @@ func CheckPattern(pattern string) error {
 		}
 	}
 	if _, err := parse(strings.Join(segments, "/")); err != nil {
-		return fmt.Errorf("%.200q does not match SPIFFE ids, as for example spiffe://example.org/pod/agents/* does: %w",
+		return fmt.Errorf("%.200q is not a pattern of SPIFFE ids, such as spiffe://example.org/pod/agents/*: %w",
 			pattern, err)
 	}
 	return nil
@@ -72,7 +72,7 @@ func of(c *x509.Certificate) (ID, error) {
 	case c.IsCA:
 		return "", errors.New("it is the certificate of an authority, and not of a process")
 	case len(c.URIs) != 1:
-		return "", fmt.Errorf("it has %d URIs, where a process has exactly one, its SPIFFE id", len(c.URIs))
+		return "", fmt.Errorf("it has %d URIs; a process has exactly one, its SPIFFE id", len(c.URIs))
 	}
 	id, err := parse(c.URIs[0].String())
 	if err != nil {

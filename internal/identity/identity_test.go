@@ -79,7 +79,7 @@ func TestLoad(t *testing.T) {
 		files func(*identity.Files)
 		says  string
 	}{
-		"no URI":      {nil, nil, nil, "it has 0 URIs, where a process has exactly one, its SPIFFE id"},
+		"no URI":      {nil, nil, nil, "it has 0 URIs; a process has exactly one, its SPIFFE id"},
 		"two URIs":    {nil, []string{pod, service}, nil, "it has 2 URIs"},
 		"another URI": {nil, []string{"https://example.org/pod"}, nil, "its URI is not a SPIFFE id"},
 		"an escape":   {nil, []string{"spiffe://example.org/%61"}, nil, "its URI is not a SPIFFE id"},

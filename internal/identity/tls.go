@@ -155,7 +155,7 @@ func (s *state) client(name string) *tls.Config {
 			}
 			if err != nil {
 				return &tls.CertificateVerificationError{UnverifiedCertificates: c.PeerCertificates,
-					Err: fmt.Errorf("not good for %s: %w", name, err)}
+					Err: fmt.Errorf("not valid for %s: %w", name, err)}
 			}
 			return nil
 		},

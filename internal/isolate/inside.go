@@ -29,7 +29,7 @@ func Inside() error {
 	file := os.NewFile(controlFD, "control")
 	c, err := net.FileConn(file)
 	if err != nil || os.Getpid() != 1 {
-		return errors.New("this command is for mediator run alone")
+		return errors.New("only mediator run uses this command")
 	}
 	_ = file.Close()
 	control := c.(*net.UnixConn)

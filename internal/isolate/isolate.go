@@ -186,8 +186,8 @@ func startCause(err error) error {
 			return unavailable("this machine allows no such namespaces: see sysctl user.%s", none)
 		}
 		// Not an UnavailableError: an agent that takes all namespaces must not make the next run start without them.
-		return errors.New("all namespaces that the machine allows are in use: end what has made them, or raise " +
-			"sysctl user.max_user_namespaces and its like")
+		return errors.New("the machine's limit of namespaces is reached: end processes that made them, or raise sysctl " +
+			"user.max_user_namespaces and similar limits")
 	case errors.Is(err, unix.EACCES):
 		return unavailable("the agent's user cannot execute the mediator's own program")
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):

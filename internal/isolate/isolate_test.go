@@ -555,7 +555,7 @@ test -f file || echo no file; test -e root/etc/passwd && echo the rest`
 
 func TestCommandByHand(t *testing.T) {
 	out, err := exec.Command("/proc/self/exe", isolate.Command).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "for mediator run alone") {
+	if err == nil || !strings.Contains(string(out), "only mediator run uses this command") {
 		t.Errorf("%v %s", err, out)
 	}
 }

@@ -116,7 +116,7 @@ func hide(keep []kept, again []string, closed string, tempMiB int) error {
 		return fmt.Errorf("the mounts cannot be made private: %w", err)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", bare|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("/proc cannot be mounted, because this container shows its own only in part: %w", err)
+		return fmt.Errorf("/proc cannot be mounted, because parts of this container's own /proc are hidden: %w", err)
 	}
 	if err := private(dirs, tempMiB); err != nil {
 		return err

@@ -75,7 +75,7 @@ func readPublishedFile(path string) (p Publication, err error) {
 		err = errors.New("it has no roles or no observations")
 	}
 	if err != nil {
-		return p, fmt.Errorf("%s is not what mediator keys list --publication prints: %w", path, err)
+		return p, fmt.Errorf("%s is not the output of mediator keys list --publication: %w", path, err)
 	}
 	return p, nil
 }

@@ -87,9 +87,8 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 		}
 		if old, ok := e.certified[c.SubjectKeyID]; e.FromCustody && ok && !strings.Contains(c.SubjectKeyID, "/") &&
 			old.Certificate.SubjectPublicKeyHash != c.SubjectPublicKeyHash {
-			return nil, 0, refusal.New("custody_unfit",
-				"the custody has another key for %s than the certified one: rotate "+
-					"past that version, and retire the earlier ones", c.SubjectKeyID)
+			return nil, 0, refusal.New("custody_unfit", "the key of %s in custody is not the certified one: rotate "+
+				"past that version, and retire the earlier ones", c.SubjectKeyID)
 		}
 		token, stands := e.standing(c)
 		if !stands && e.stopped == nil {
@@ -201,7 +200,7 @@ func claims(r daemon.RoleDocument, observations []look.Observation, say Declarat
 	case say.AccessibleToAgent: // the certificate declares the worse case already
 	case reach == look.Contradicts:
 		return c, refusal.New("deployment_contradicted",
-			"the key of the role %s cannot be certified as out of the agent's reach: %s", r.Purpose, against)
+			"the key of the role %s cannot be certified as inaccessible to the agent: %s", r.Purpose, against)
 	case reach == look.Holds:
 		c.Observed = append(c.Observed, "accessibleToAgent")
 		slices.Sort(c.Observed)

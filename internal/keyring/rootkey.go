@@ -160,7 +160,7 @@ var (
 	errRootKey = errors.New("not a private Ed25519 JWK with a kid of the form NAME:v1, alone or in a " +
 		"set with a private ML-DSA-65 JWK of the same kid")
 	errPostQuantum = errors.New("the second key is not a private ML-DSA-65 JWK with the kid of the first, or its two " +
-		"halves do not fit")
+		"halves do not match")
 )
 
 func parseRootKey(raw []byte) (k RootKey, err error) {

@@ -87,9 +87,8 @@ func TestParseRefuses(t *testing.T) {
 		"too large": {func(s string) string {
 			return s + strings.Repeat("#", 256<<10)
 		}, []string{"at most 262144 are read"}},
-		"invalid UTF-8": {replace("posting-dev", "\"\xff\""), nil},
-		"not YAML": {func(string) string { return "a: [1\nb" },
-			[]string{"line 3, column 1: this is no YAML"}},
+		"invalid UTF-8":      {replace("posting-dev", "\"\xff\""), nil},
+		"not YAML":           {func(string) string { return "a: [1\nb" }, []string{"line 3, column 1: this is not YAML"}},
 		"nested without end": {func(string) string { return strings.Repeat("[", 100_000) }, nil},
 		"a bomb of aliases": {func(string) string {
 			return "a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nversion: *c\n"

@@ -58,7 +58,7 @@ func (p *processes) isolated(l Launch, launcher process, all map[int]process) (*
 	for what, name := range namespaces {
 		its, err := p.ask(int32(what), l.Init) //nolint:gosec // an index
 		if err != nil {
-			return nil, fmt.Errorf("its namespaces cannot be looked at: %w", err)
+			return nil, fmt.Errorf("its namespaces cannot be read: %w", err)
 		}
 		own, err := question{int32(what), int32(p.self)}.look("/proc") //nolint:gosec // a pid
 		if err != nil || own == its {

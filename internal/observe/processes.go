@@ -93,7 +93,7 @@ func (p *processes) read(pid int) (process, error) {
 	begin, end := strings.Index(stat, "("), strings.LastIndex(stat, ")") // a command can hold both
 	fields := strings.Fields(stat[max(end, 0)+min(1, len(stat)):])
 	if begin < 0 || end < begin || len(fields) <= statStart {
-		return process{}, fmt.Errorf("%s/%d/stat is not whole", p.path, pid)
+		return process{}, fmt.Errorf("%s/%d/stat is incomplete", p.path, pid)
 	}
 	number := func(field int) int {
 		n, bad := strconv.Atoi(fields[field])
@@ -174,7 +174,7 @@ func (p *processes) status(tid int) (status, error) {
 		}
 	}
 	if len(s.pids) == 0 {
-		return s, fmt.Errorf("%s/%d/status is not whole", p.path, tid)
+		return s, fmt.Errorf("%s/%d/status is incomplete", p.path, tid)
 	}
 	return s, nil
 }

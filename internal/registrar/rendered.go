@@ -73,7 +73,7 @@ func filesIn(raw []byte) (found map[string]string, err error) {
 	case !errors.Is(err, io.EOF):
 		return nil, err
 	case found == nil:
-		return nil, errors.New("no ConfigMap has rules.yaml: give what helm template prints")
+		return nil, errors.New("no ConfigMap has rules.yaml: give the output of helm template")
 	}
 	return found, nil
 }

@@ -23,7 +23,7 @@ func Suggest(word string, known []string) string {
 // Which returns which of n types a YAML document is for: the type with most of its keys. A misspelt key counts half.
 func Which(raw []byte, n int, types func(int) reflect.Type) (int, error) {
 	none := errors.New(
-		"its top-level keys match no kind of configuration, policy or manifest file, or match two kinds alike")
+		"its top-level keys match no kind of configuration, policy or manifest file, or match two kinds equally well")
 	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) { // a list has no keys, and a long one costs memory
 		return 0, none
 	}

@@ -92,14 +92,14 @@ func syntaxError(err error) error {
 	text := err.Error()
 	switch at := position.FindStringSubmatchIndex(text); {
 	case at != nil:
-		return fmt.Errorf("line %s, column %s: this is no YAML: %s", text[at[2]:at[3]], text[at[4]:at[5]],
+		return fmt.Errorf("line %s, column %s: this is not YAML: %s", text[at[2]:at[3]], text[at[4]:at[5]],
 			terminal.Unbroken(text[at[1]:]))
 	case strings.HasSuffix(text, "no documents in stream"):
 		return errors.New("the file is empty")
 	case strings.HasSuffix(text, "found multiple"):
 		return errors.New("the file has a second document (---); only one is allowed")
 	}
-	return fmt.Errorf("this is no YAML: %w", err)
+	return fmt.Errorf("this is not YAML: %w", err)
 }
 
 // Add adds a finding about a key, such as rules[0].when. If the key is missing, the finding points at the part around

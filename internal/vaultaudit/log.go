@@ -184,7 +184,7 @@ func parseEntry(line []byte) (e entry, err error) {
 		return e, errors.New("this is not an entry of an audit log in JSON")
 	}
 	if e.Type == "" || e.Time.IsZero() {
-		return e, errors.New("an entry of Vault's audit log has a type and a time")
+		return e, errors.New("an entry of Vault's audit log must have a type and a time")
 	}
 	return e, nil
 }

@@ -62,12 +62,12 @@ func parse(dsn string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		// the cause could show its password
-		return nil, errors.New("the DSN is no PostgreSQL URL or keyword/value string")
+		return nil, errors.New("the DSN is not a PostgreSQL URL or keyword/value string")
 	}
 	for _, way := range append([]*pgconn.FallbackConfig{{Host: config.Host, TLSConfig: config.TLSConfig}},
 		config.Fallbacks...) {
 		if !local(way.Host) && !verifies(way.TLSConfig) {
-			return nil, fmt.Errorf("the DSN has to ask for sslmode=verify-full: %s is not on this machine", way.Host)
+			return nil, fmt.Errorf("the DSN must have sslmode=verify-full, because %s is not on this machine", way.Host)
 		}
 	}
 	for name, value := range parameters {

@@ -75,7 +75,7 @@ func guard(ctx context.Context, tx *sql.Tx, keys []ledger.Key) error {
 		err = durable(commit, fsync)
 	}
 	if err == nil && level != "read committed" {
-		err = fmt.Errorf("the transaction is at the level %s, and has to be at READ COMMITTED", level)
+		err = fmt.Errorf("the transaction's isolation level is %s; it must be READ COMMITTED", level)
 	}
 	if err != nil {
 		return ledger.Unavailable("consume", err)

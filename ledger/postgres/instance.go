@@ -46,7 +46,7 @@ func readInstance(path string) (string, error) {
 		return "", err
 	}
 	if !instanceName.Match(raw) {
-		return "", fmt.Errorf("%s does not hold a name that was made here: remove it", path)
+		return "", fmt.Errorf("%s does not hold an instance name made by this program: remove it", path)
 	}
 	return string(raw[:len(raw)-1]), nil
 }

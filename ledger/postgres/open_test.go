@@ -81,7 +81,7 @@ func TestGivenSchema(t *testing.T) {
 	dsn := database(t)
 	role, as := newRole(t, dsn)
 	_, err := postgres.Open(context.Background(), as, options("one"))
-	wantUnavailable(t, err, "takes CREATE on the database")
+	wantUnavailable(t, err, "needs the privilege CREATE on the database")
 	exec(t, dsn, `CREATE SCHEMA actionproof; GRANT USAGE, CREATE ON SCHEMA actionproof TO `+role)
 	if err := open(t, as, "one").Begin(context.Background(), post("post_1"), key("a")); err != nil {
 		t.Error(err)

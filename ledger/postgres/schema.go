@@ -192,7 +192,7 @@ func (s Schema) ensure(ctx context.Context, tx *sql.Tx) (made bool, err error) {
 	}
 	if !schema {
 		if _, err := tx.ExecContext(ctx, `CREATE SCHEMA `+s.Name); err != nil {
-			return false, fmt.Errorf("make the schema %s, which takes CREATE on the database: %w", s.Name, err)
+			return false, fmt.Errorf("make the schema %s, which needs the privilege CREATE on the database: %w", s.Name, err)
 		}
 	}
 	statements := fmt.Sprintf(versionTable, s.Name, s.Version) + s.Statements

@@ -43,8 +43,8 @@ func AWS(o AWSOptions) (Form, error) {
 		isS3: o.Service == "s3" || strings.HasPrefix(o.Service, "s3-") || strings.HasPrefix(o.Service, "s3express")}
 	for _, name := range append([]string{o.Service}, o.Regions...) {
 		if name != "*" && (name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*") != "") {
-			return nil, fmt.Errorf("%q is no service or region such as s3 or eu-central-1: lower "+
-				"case, digits and hyphens", name)
+			return nil, fmt.Errorf("%q is not a service or region such as s3 or eu-central-1: lower case, digits and "+
+				"hyphens", name)
 		}
 	}
 	if len(o.Regions) == 0 || o.Service == "*" || o.Now == nil {
@@ -55,7 +55,7 @@ func AWS(o AWSOptions) (Form, error) {
 
 func (aws) Find(v Value) (*echo.Secret, error) {
 	if v.ID == "" || strings.ContainsAny(v.ID, "/, =") {
-		return nil, errors.New("it has no access key id without spaces, commas, slashes and equals signs")
+		return nil, errors.New("its access key id is missing, or has a space, comma, slash or equals sign")
 	}
 	if v.Session == "" {
 		return echo.All(v.Secret)
@@ -158,15 +158,16 @@ func ParseAWSFile(text string) (v Value, err error) {
 		case line[0] == '[':
 			profiles++
 		case !assigns || to == nil || *to != "":
-			return Value{}, errors.New("no shared credentials file: its lines are a profile, aws_access_key_id, " +
+			return Value{}, errors.New("not a shared credentials file: its lines must be a profile, aws_access_key_id, " +
 				"aws_secret_access_key and aws_session_token, each once")
 		default:
 			*to = strings.TrimSpace(value)
 		}
 	}
 	if profiles != 1 || v.ID == "" || v.Secret == "" {
-		return Value{}, errors.New("no shared credentials file with exactly one profile, which has " +
-			"aws_access_key_id and aws_secret_access_key")
+		return Value{}, errors.New("not a shared credentials file with exactly one profile, which must have " +
+			"aws_access_key_id and " +
+			"aws_secret_access_key")
 	}
 	return v, nil
 }

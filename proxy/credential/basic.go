@@ -18,7 +18,7 @@ type basic struct {
 // secret: user:password.
 func Basic(user string, half echo.Half) (Form, error) {
 	if strings.ContainsFunc(user, func(r rune) bool { return r == ':' || r < ' ' || r == 0x7f }) {
-		return nil, errors.New("a user has no colon and no control character (RFC 7617)")
+		return nil, errors.New("a user must not have a colon or a control character (RFC 7617)")
 	}
 	return basic{user, half}, nil
 }

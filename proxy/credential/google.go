@@ -60,7 +60,7 @@ func CheckGoogleKey(text string) error {
 // parseGoogleKey reads the JSON that Google gives for a key. It has more members than these.
 func parseGoogleKey(text string) (k googleKey, err error) {
 	if err = json.Unmarshal([]byte(text), &k); err != nil || k.Type != "service_account" || k.Email == "" {
-		return googleKey{}, errors.New("no key of a service account (JSON with type, client_email and private_key)")
+		return googleKey{}, errors.New("not a service account's key (JSON with type, client_email and private_key)")
 	}
 	k.key, err = parseRSAKey(k.PEM)
 	return k, err

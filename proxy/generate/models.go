@@ -66,7 +66,7 @@ func (all *Models) Add(r Rule, observe *inference.Rule, m match.Match) error {
 		return err
 	}
 	if observe == nil {
-		return errors.New("the rule needs observe, which says the shape of the API")
+		return errors.New("the rule needs observe, which names the API")
 	}
 	if !slices.Contains(Dialects[:], observe.Dialect) {
 		return fmt.Errorf("prompts are not translated for %s, only for openai-chat, openai-responses "+

@@ -136,8 +136,8 @@ func (d *document) fields(top ast.SelectionSet) ([]string, error) {
 		}
 	}
 	if len(fields) > maxFields {
-		return nil, refusal.New("content_too_large", "an operation has more than %d different fields at its top",
-			maxFields)
+		return nil, refusal.New("content_too_large", "an operation has more than %d different fields at its top "+
+			"level", maxFields)
 	}
 	if len(fields) == 0 {
 		return nil, malformed("an operation selects no field")

@@ -39,8 +39,8 @@ func (r *Rule) Check(posts bool) error {
 	case posts && len(r.Fields) == 0:
 		return fmt.Errorf("an action must name its fields")
 	case r.Fields != nil && len(r.Fields) == 0 || len(r.Fields) > maxNamed:
-		return fmt.Errorf("it names %d fields; up to %d can be named, and no list at all names every field",
-			len(r.Fields), maxNamed)
+		return fmt.Errorf("it names %d fields; at most %d can be named. To name every field, leave fields out", len(r.Fields),
+			maxNamed)
 	}
 	for i, f := range r.Fields {
 		if !fieldName.MatchString(f) {

@@ -216,8 +216,8 @@ func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 	path := rule.Match.Path
 	if method == http.MethodTrace || method == http.MethodConnect {
 		return fmt.Errorf(
-			"%s is for no rule: CONNECT is not forwarded, and the answer to TRACE shows the injected credential",
-			method)
+			"no rule can have the method %s: CONNECT is not forwarded, and the answer to TRACE shows the injected "+
+				"credential", method)
 	}
 	for _, g := range ms.guarded[method] {
 		if g.to != to && !rule.Post && overlap(g.rule.Match.Path, path) {

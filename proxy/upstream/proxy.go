@@ -138,7 +138,7 @@ func authorize(challenges []string, login, to string) (string, error) {
 		}
 	}
 	return "", refusal.New("upstream_proxy_login",
-		"the upstream proxy offers no Digest authentication that the mediator has").
+		"the upstream proxy offers no Digest authentication that the mediator supports").
 		ForOperator("it asks for %s", strings.Join(schemes(challenges), " or "))
 }
 

@@ -235,7 +235,7 @@ func forCall(dial func(context.Context, string, string) (net.Conn, error)) func(
 		defer cancel()
 		if d, ok := ctx.Value(callKey{}).(*dialling); ok {
 			if d.dials.Add(1) > maxDials {
-				return nil, refusal.New("upstream_lost", "the upstream took no request on %d new connections", maxDials)
+				return nil, refusal.New("upstream_lost", "the upstream accepted no request on %d new connections", maxDials)
 			}
 			defer context.AfterFunc(d.call, cancel)()
 		}

@@ -82,7 +82,7 @@ func check(c *Claims) error {
 func (c Coverage) check() error {
 	if c.CallsObserved < 0 || c.CallsObserved > c.Calls || c.BytesObserved < 0 || c.BytesObserved > c.Bytes ||
 		!within(c.Share, 1) {
-		return errors.New("coverage observes more than there was")
+		return errors.New("coverage counts more as observed than there was")
 	}
 	return nil
 }

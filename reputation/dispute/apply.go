@@ -28,7 +28,7 @@ func (b *Book) admits(e Entry) error {
 		d := b.dispute(e.Voted.DisputeID)
 		if d == nil || d.Type != TypeGeneral || d.Status == StatusResolved || e.At >= d.Deadline ||
 			slices.ContainsFunc(d.Votes, func(v Voted) bool { return v.Arbiter == e.Voted.Arbiter }) {
-			return fmt.Errorf("%s cannot decide the dispute %s, or has", e.Voted.Arbiter, e.Voted.DisputeID)
+			return fmt.Errorf("%s cannot decide the dispute %s, or has decided it already", e.Voted.Arbiter, e.Voted.DisputeID)
 		}
 	case e.Appealed != nil:
 		if d := b.dispute(e.Appealed.DisputeID); d == nil || !d.Appealable || e.At >= d.Resolved.AppealUntil ||

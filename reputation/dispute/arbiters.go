@@ -65,7 +65,7 @@ func (b *Book) Vote(id string, court Court, decision evidence.Opened[Decision], 
 	at := slices.IndexFunc(panel, func(a Arbiter) bool { return a.Root.KeyID == decision.KeyID() })
 	switch {
 	case at < 0 || c.Issuer != decision.KeyID():
-		return Entry{}, refusal.New("dispute_refused", "the arbiter decides only in the other panel, or signs as another")
+		return Entry{}, refusal.New("dispute_refused", "the arbiter belongs to another panel, or signs as another arbiter")
 	case panel[at].partial(d.Challenger) || panel[at].partial(d.Target):
 		return Entry{}, refusal.New("dispute_refused", "the arbiter belongs to one of the two agents or its owner")
 	case slices.ContainsFunc(d.Votes, func(v Voted) bool { return v.Arbiter == decision.KeyID() }):

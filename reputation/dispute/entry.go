@@ -250,7 +250,7 @@ func (o *Opened) check() error {
 		return errors.New("the dispute has no receipts that could decide it")
 	}
 	if o.Standing < Stake || o.Standing > MaxStanding {
-		return fmt.Errorf("the standing %d opens no dispute", o.Standing)
+		return fmt.Errorf("the standing %d is too low to open a dispute", o.Standing)
 	}
 	return cmp.Or(
 		checkFields(fields...), checkAgent("challenger_id", o.Challenger), checkAgent("target_id", o.Target),
@@ -275,7 +275,7 @@ func (a *Appealed) check() error {
 func (r *Resolved) check() error {
 	switch {
 	case (r.Resolver == ResolverArbiter) != (len(r.Decisions) > 0) || !hashes(r.Decisions) || len(r.Decisions) > MaxArbiters:
-		return errors.New("exactly a resolution of arbiters must name their decisions by their hashes")
+		return errors.New("a resolution must name the hashes of arbiters' decisions if, and only if, arbiters made it")
 	case r.AppealUntil < 0 || r.AppealUntil > maxWhole || r.AppealUntil > 0 && r.Resolver != ResolverArbiter:
 		return errors.New("only a resolution of arbiters can be appealed")
 	}

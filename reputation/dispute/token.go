@@ -97,7 +97,7 @@ func checkResolution(c *Resolution) error {
 		return errors.New("its status, parties or times contradict each other")
 	case c.Resolver == ResolverArbiter && c.Type != TypeGeneral || c.Resolver == ResolverRules && c.Type == TypeGeneral ||
 		c.Resolver == ResolverDeadline && c.Outcome != accrual.Inconclusive && c.Type != TypeGeneral:
-		return errors.New("its resolver cannot end such a dispute so")
+		return errors.New("its resolver cannot give such a dispute this outcome")
 	case c.Log.Entries < 2 || !evidence.IsHash(c.Log.Head):
 		return errors.New("log is not a state of the log")
 	}

@@ -191,14 +191,14 @@ func TestApplyRefuses(t *testing.T) {
 		want string
 	}{
 		"an exportable key": {"transit/keys/runtime-key", map[string]any{"type": "ed25519", "exportable": true},
-			"which Vault never takes back"},
+			"and Vault cannot undo that"},
 		"a plaintext backup": {"transit/keys/runtime-key", map[string]any{"type": "ed25519", "allow_plaintext_backup": true},
-			"which Vault never takes back"},
+			"and Vault cannot undo that"},
 		"another type": {"transit/keys/runtime-key", map[string]any{"type": "ecdsa-p256"}, "not a plain ed25519 key"},
 		"another engine": {"sys/mounts/transit", map[string]any{"type": "kv"},
-			"is of the type kv and not transit: choose another mount"},
+			"has the type kv, not transit: choose another mount"},
 		"another auth method": {"sys/auth/approle", map[string]any{"type": "userpass"},
-			"is of the type userpass and not approle"},
+			"has the type userpass, not approle"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server.Reset(t)

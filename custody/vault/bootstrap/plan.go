@@ -132,7 +132,7 @@ func (o Options) appRoles() ([]step, error) {
 
 func (a *AppRole) check() error {
 	if !mountName.MatchString(a.Mount) || a.Dir == "" || a.Wrap < time.Second {
-		return fmt.Errorf("AppRole needs the name of a mount, a folder, and a second or more to unwrap in")
+		return fmt.Errorf("AppRole needs the name of a mount, a folder, and a second or more for unwrapping")
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func split(accounts []string) (namespaces, names []string, err error) {
 		for _, name := range names {
 			if pair := namespace + "/" + name; !slices.Contains(accounts, pair) {
 				return nil, nil, fmt.Errorf(
-					"the service account %s would be let in by Vault too: use the same names in all namespaces", pair)
+					"Vault would also admit the service account %s: use the same names in all namespaces", pair)
 			}
 		}
 	}

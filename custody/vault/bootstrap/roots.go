@@ -50,7 +50,7 @@ func (p pinned) apply(ctx context.Context, c *api.Client) (Done, error) {
 	}
 	public := key.Keys["1"].Public
 	if len(public) != ed25519.PublicKeySize {
-		return Done{}, fmt.Errorf("%s has no version 1: write %s by mediator keys root", path, p.file())
+		return Done{}, fmt.Errorf("%s has no version 1: write %s with mediator keys root", path, p.file())
 	}
 	raw, err := json.MarshalIndent(jose.JSONWebKey{Key: ed25519.PublicKey(public), KeyID: p.role.Key + ":v1",
 		Algorithm: "EdDSA", Use: "sig"}, "", "  ")

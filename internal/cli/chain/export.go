@@ -60,9 +60,9 @@ it rests on and its own, and with its proofs of the transparency log. Roots, cer
 written once. The file is JSON Lines, compressed if its name ends in .gz. mediator verify reads it anywhere; hand over
 the public keys of the registry and the auditor separately.
 
-With --receipts it writes the interaction receipts of --session alone, a token a line. A post's receipt has the SHA-256
-of the post's content, which confirms a right guess. --closed replaces it by its hash, for readers who need not know
-what was posted.
+With --receipts it writes the interaction receipts of --session alone, one token a line. A post's receipt has the
+SHA-256 of the post's content, which confirms a right guess. --closed replaces that receipt by its hash, for readers who
+need not know what was posted.
 
 With --car it also packs the file into a CAR, which any IPFS node imports. Publish only what everyone may read.`,
 		RunE: func(c *cobra.Command, ids []string) error {

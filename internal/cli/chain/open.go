@@ -36,8 +36,8 @@ func Open() *cobra.Command {
 		Args: cli.ExactArgs(1, "a file that posts export has written, or - for standard input"),
 		Long: `Writes a page with the export, the verifier and the pinned root keys, and opens it in the desktop's browser.
 The page verifies the export without a network, and shows what each artifact says, who says it and how that is known.
-Its reader can pin other keys. The page holds the whole export, and of your trust bundle its certificates and its
-current revocation list, but not its history. With --out nothing is opened.`,
+Its reader can pin other keys. The page holds the whole export, and the certificates and current revocation list of your
+trust bundle, but not its history. With --out nothing is opened.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			p, err := pageOf(c, by, policy, args[0])
 			if err != nil {

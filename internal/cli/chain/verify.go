@@ -46,15 +46,15 @@ func Verify() *cobra.Command {
 
   a record        as posts show --json prints it
   an export       as posts export writes it, with the certificates and manifests of its time
-  receipts        the interaction receipts of one session, a token a line, from the first on, or a single one;
+  receipts        the interaction receipts of one session, one token a line, from the first on, or a single one;
                   --score verifies the session's score too, and computes it again
   a score, a reputation, the result of a verification, the resolution of a dispute
                   as reputation show or verification prints it with --json, or the token alone
   a manifest      whose deployment certificate is in the trust bundle
 
 Each signed artifact of a record is verified with the pinned roots and the certificates and manifest of its time, and
-compared with the record's call and the other artifacts. What was revoked since is refused. A trust bundle beside an
-export or a database's counts too. Four results stand for themselves: what the signatures show (authentic), whether the
+compared with the record's call and the other artifacts. What was revoked since is refused. The trust bundle beside an
+export or in a database counts too. Four results are independent: what the signatures show (authentic), whether the
 transparency log holds the same records (untampered), which witnesses saw it (witnessed), and whether it holds posts
 that are missing here (complete; --since and --until name the period). Challenge tokens and capabilities are secrets of
 their gate, and are not verified here (challenge verify, capability verify).`,

@@ -214,7 +214,7 @@ func readCapability(c *cobra.Command, file string) (string, error) {
 	}
 	var v verdict
 	if err := strictjson.Parse(raw, &v); err != nil {
-		return "", fmt.Errorf("%s is not what mediator challenge verify prints: %w", file, err)
+		return "", fmt.Errorf("%s is not the output of mediator challenge verify: %w", file, err)
 	}
 	if v.Capability == "" {
 		return "", fmt.Errorf("%s holds no capability: the response was refused, or its challenge is bound to nothing",

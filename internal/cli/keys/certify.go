@@ -65,8 +65,8 @@ observed. A version of a key that several of the processes share is certified on
 A certificate stays until half of its lifetime is over, unless its content changes; those of other processes' keys stay
 until they expire. A version that the asked processes no longer publish is retired. The revocation list is signed again.
 
---watch waits for the processes, and goes on: it certifies whenever a key is rotated or retired, and before
-certificates end. It certifies no other role, issuer or key of a process (roles_changed).`,
+--watch waits for the processes, and goes on: it certifies whenever a key is rotated or retired, and before certificates
+expire. It certifies no other role, issuer or key of a process (roles_changed).`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if watch {
 				if err := processes(c, from); err != nil {

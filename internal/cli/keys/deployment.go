@@ -63,10 +63,10 @@ func deploymentCertify() *cobra.Command {
 	var lifetime time.Duration
 	c := &cobra.Command{
 		Use:   "certify FILE --auditor-key FILE --bundle FILE",
-		Short: "Sign a manifest that audits clean into the trust bundle", Args: cli.ExactArgs(1, oneManifest),
+		Short: "Audit a manifest, and sign it into the trust bundle", Args: cli.ExactArgs(1, oneManifest),
 		Example: `  mediator deployment certify manifest.yaml --auditor-key auditor.key.jwk --audience posting-api`,
 		Long: `Signs the manifest with the auditor's key, and puts the certificate into the trust bundle. Sign again before
-the certificate ends.
+the certificate expires.
 
 --renew signs only the manifest that the bundle's certificate is for, so that a timer certifies no change.`,
 		RunE: func(c *cobra.Command, args []string) error {

@@ -32,7 +32,7 @@ func keysList() *cobra.Command {
 		Long: `Asks each process for the versions of its keys, when they were made, and which one signs now. --bundle and
 --registry add from the trust bundle and its history when a version's certificate ends, when and why it was retired or
 revoked, and versions that no process knows any more. --record adds from a sidecar's record, by its own word, the first
-and the last post that rest on a version, and their number. A - is unknown.
+and the last post that rest on a version, and their number. A - means unknown.
 
 --publication prints as JSON what keys certify asks the processes for: their roles, public keys and observations. Carry
 it to the registry's key, for keys certify --from file:PATH. Nothing in it is secret, but an attacker who changes it on

@@ -36,8 +36,8 @@ func SignRules() *cobra.Command {
       mediator registrar sign - --auditor-key roots/auditor.yaml --out rules.json`,
 		Long: `Signs the rules and certifies the manifest, for a registrar. A manifest whose pinned hashes are all zeros gets
 those of policy.yaml and mediator.yaml beside the rules, with this program: sign with the program that the sidecars run.
-With --also, the manifest also allows another program while sidecars are upgraded.
-With -, these files come from the ConfigMap in what helm template prints.
+With --also, the manifest also allows another program while sidecars are upgraded. With -, these files come from the
+ConfigMap in the output of helm template.
 
 A registrar refuses rules with a lower serial number than it has seen. Sign again before the rules end; a deployment
 certificate ends earlier if the manifest says so.`,

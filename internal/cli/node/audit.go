@@ -20,8 +20,8 @@ func Audit() *cobra.Command {
 		Use: "audit --config FILE", Short: "Replay the log of disputes, and compare the node's state with it",
 		Args:    cli.NoArgs,
 		Example: "  mediator reputation audit --config reputation.yaml",
-		Long: `Replays the log into a temporary file, and compares each row of the state that the node keeps beside the log. Stop
-the node and its replicas before, or restore a backup elsewhere.
+		Long: `Replays the log into a temporary file, and compares each row of the state that the node keeps beside the log.
+Stop the node and its replicas first, or restore a backup elsewhere.
 
 It compares nothing else: neither the log with checkpoints that others hold, nor the logs of agents, the receipts and
 the signed documents.`,

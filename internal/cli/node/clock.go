@@ -18,11 +18,11 @@ func clock() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		Example: `  mediator dispute clock --operator-key operator.key.jwk --audience mediator-reputation > clock.jwt
   mediator dispute clock clock.jwt --node unix:/run/mediator/reputation.sock`,
-		Long: `The first form signs a statement of the time and prints it. It needs no network, but a right clock. The second form
-hands the statement over to the node within an hour. First set the node's clock, or its database's, right.
+		Long: `The first form signs a statement of the time and prints it. It needs no network, but a correct clock. The
+second form hands the statement to the node, within an hour. First correct the node's clock, or its database's.
 
-The statement becomes an entry of the log, for everybody to see. Times that the wrong clock has dated later become its
-time. What has ended stays ended.`,
+The statement becomes an entry of the log, for everybody to see. Later times that the wrong clock wrote are set back to
+the statement's. What has ended stays ended.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return node.hand(c, "/v1/disputes/clock", "clock", args[0])

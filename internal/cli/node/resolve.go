@@ -39,7 +39,7 @@ without one. Read the dispute in the file first; the signed decision names that 
 hands a decision over to the node. Anybody may do that.
 
 Make the key like a root (mediator keys root --name arbiter). The node's disputes.arbiters name the public files;
-more than half of them must agree. No party may hold a private one. A decision is good for seven days.`,
+more than half of them must agree. No party may hold a private key. A decision is valid for seven days.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			of, err := readDispute(args[0])
 			if err != nil {
@@ -115,7 +115,7 @@ func documentOf(d reputation.Dispute) (string, error) {
 	}
 	hash, err := dispute.HashOf(f.Document())
 	if err == nil && dispute.DisputeID(hash) != d.DisputeID {
-		err = fmt.Errorf("the document is not that of the dispute %s", d.DisputeID)
+		err = fmt.Errorf("the document does not belong to the dispute %s", d.DisputeID)
 	}
 	return hash, err
 }

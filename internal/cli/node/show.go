@@ -132,7 +132,7 @@ func (s *shown) agents(string) (any, error) {
 		}
 		last := part.Agents[len(part.Agents)-1].AgentID
 		if last <= after {
-			return nil, fmt.Errorf("%s does not answer as a node: its list does not go on after %.300q", s.node.at, after)
+			return nil, fmt.Errorf("%s does not answer like a node: its list does not continue after %.300q", s.node.at, after)
 		}
 		all, after = append(all, part.Agents...), last
 	}

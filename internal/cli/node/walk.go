@@ -34,7 +34,8 @@ func Verification() *cobra.Command {
 		Long: `Takes one step of a verification (docs/verification.md), and prints the next one. --file keeps the
 verification between two steps.
 
-URL, a node's MCP endpoint, asks for a challenge and prints the task. The environment's proxy is used if there is one.
+With URL, a node's MCP endpoint, it asks for a challenge and prints the task. The environment's proxy is used if there
+is one.
 --tool calls a tool in the session, and prints the result.
 --reasoning submits the turn about the last call. It must name the canary in the result of the turn before. The turn
   about a follow-up must also name the canary in its own result.

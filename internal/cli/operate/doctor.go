@@ -26,9 +26,9 @@ func Doctor() *cobra.Command {
 		Long: `Makes all processes observe their deployment. It lists each of the manifest's 44 controls, with the reason, as
 observed true, observed false, or only declared (no process can observe it here). It also lists the confinement of the
 processes, what keeps agents from going around the sidecar, the progress of receipts to the node, the agent's reputation
-if the manifest believes any, whether the upstream proxy answers, the ledger, and the transparency log with its
+if the manifest accepts any, whether the upstream proxy answers, the ledger, and the transparency log with its
 witnesses. The exit status is 1 if a control is observed false, and posts are thus refused, if a process or the upstream
-proxy does not answer, if the node refuses receipts, or if a believed reputation is missing.`,
+proxy does not answer, if the node refuses receipts, or if an accepted reputation is missing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`

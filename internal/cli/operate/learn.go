@@ -33,9 +33,9 @@ func Learn() *cobra.Command {
   mediator learn
   mediator learn --since 24h --yaml > rules.yaml
   mediator learn --replay rules.yaml`,
-		Long: `Reads the record, and proposes rules for the calls that no rule allows, with how often and when each was made,
-in how many sessions, and an example. On a terminal, one key decides about each proposal. The accepted ones are added to
-the configuration, which is shown, checked and reloaded.
+		Long: `Reads the record, and proposes rules for the calls that no rule allows. It shows how often, when and in how
+many sessions each was made, and an example. On a terminal, one key decides about each proposal. The accepted ones are
+added to the configuration, which is shown, checked and reloaded.
 
 A call that may post is proposed as an action, and needs the name of the agent that posts. Sessions in which an address
 was refused, a credential was repeated or a message was broken are ignored.

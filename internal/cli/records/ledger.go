@@ -23,7 +23,7 @@ func ledgerAccept() *cobra.Command {
 		Example: `  mediator ledger accept --config mediator.yaml --reason "restored from the backup of Monday"`,
 		Long: `Accepts a ledger that the sidecar refuses as ledger_replaced, and records the reason in it. Stop the sidecar
 first. The consumed keys of the lost ledger are unknown, so the accepted one refuses every key that expires within the
-next 11 minutes, and with it nearly every post of that time.`,
+next 11 minutes, and thus nearly every post of that time.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if reason == "" {
 				return cli.Usagef("%s needs a --reason that is not empty", c.CommandPath())

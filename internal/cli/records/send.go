@@ -26,13 +26,13 @@ func eventsSend() *cobra.Command {
 	var test bool
 	c := &cobra.Command{
 		Use:   "send SOURCE [FILE]",
-		Short: "Sign a payload as a webhook's sender would, and deliver it: for trying a source out",
+		Short: "Sign a payload as a webhook's sender would, and deliver it, to try a source",
 		Example: `  mediator events send github event.json
   mediator events send github --test
   mediator events send hooks - --config trigger.yaml`,
 		Long: `Signs the JSON in FILE (- for standard input) with the source's secret in the trigger service's configuration,
 and delivers it to the service on this machine. SOURCE is a configured webhook: github, standardWebhooks or engine. The
-delivery is an event like any other: it can open a session and pay for a post. GitHub signs the body alone, so the same
+delivery is an event like any other: it can open a session and allow a post. GitHub signs the body alone, so the same
 body is the same event.
 
 With --test in place of FILE, the command makes a body that starts a run, new each time, for a webhook or a queue.
@@ -124,7 +124,7 @@ func unknown(service *config.Trigger, name string) error {
 // reach returns a client that uses no proxy, and the URL of a webhook of the service on this machine.
 func reach(service *config.Trigger, name string) (*http.Client, string, error) {
 	if service.Listen == "" {
-		return nil, "", fmt.Errorf("%s: without listen no webhook arrives", service.Path)
+		return nil, "", fmt.Errorf("%s does not set listen, so no webhook arrives", service.Path)
 	}
 	direct, scheme := &http.Transport{}, "http"
 	if service.TLSCertificate != "" {

@@ -23,8 +23,8 @@ type UpstreamProxy struct {
 	CredentialFile string `yaml:"credentialFile" is:"path"`
 	// Auth is basic or digest, which keeps the password secret.
 	Auth string `yaml:"auth" one:"basic digest"`
-	// NoProxy lists hosts to reach directly: example.org (with subdomains), .example.org (only these), an IP address,
-	// each perhaps with a port, a network, or *.
+	// NoProxy lists hosts to reach directly: example.org (with subdomains), .example.org (only subdomains) or an IP
+	// address, each optionally with a port; a network; or *.
 	NoProxy []string `yaml:"noProxy"`
 	// Resolve names the resolver of host names: mediator or proxy.
 	Resolve string `yaml:"resolve" one:"mediator proxy"`

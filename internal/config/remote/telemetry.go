@@ -32,7 +32,7 @@ type Collector struct {
 // Tracing sends OpenTelemetry spans of calls. Each process sends its own; the sidecar decides which calls are traced.
 type Tracing struct {
 	Collector `yaml:",inline"`
-	// Sample is the part of calls that is traced. Default 1.
+	// Sample is the fraction of calls that is traced. Default 1.
 	Sample float64 `yaml:"sample"`
 }
 

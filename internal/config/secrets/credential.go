@@ -25,13 +25,13 @@ type Credential struct {
 	Query string `yaml:"query"`
 	// Cookie is the cookie that carries the secret, in place of all cookies of the agent.
 	Cookie string `yaml:"cookie"`
-	// AWS signs calls by AWS Signature Version 4 or 4A, and holds their bodies, up to 33554432 bytes.
+	// AWS signs calls by AWS Signature Version 4 or 4A, and buffers their bodies, up to 33554432 bytes.
 	AWS *AWS `yaml:"aws"`
-	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto: the user
-	// if the password is short, x-oauth-basic or api_token, else the password.
+	// BasicSecret is the part of a Basic credential that no answer may repeat: password, user, both or auto (the user if
+	// the password is short, x-oauth-basic or api_token; otherwise the password).
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
-	// File holds the secret of at least 8 bytes, for `aws` a shared credentials file with one profile. Reread after a
-	// 401, for `aws` 400 and 403 too. Set one of `file`, `vault`, `oauth`, `google`, `githubApp`.
+	// File holds the secret of at least 8 bytes, for `aws` a shared credentials file with one profile. Reread after a 401,
+	// for `aws` also after a 400 or 403. Set one of `file`, `vault`, `oauth`, `google`, `githubApp`.
 	File string `yaml:"file" is:"path"`
 	// Vault reads the secret from custody's Vault as role api_credential: again after a 401, and before its lease ends
 	// (each minute if it has none).
@@ -46,7 +46,7 @@ type Credential struct {
 
 // Basic is a user with a password, the secret.
 type Basic struct {
-	// User is the user. Default: Vault's field username, or what the secret has before its first colon.
+	// User is the user. Default: Vault's field username, or the secret's part before its first colon.
 	User string `yaml:"user"`
 }
 

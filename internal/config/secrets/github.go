@@ -16,7 +16,7 @@ import (
 type GitHubApp struct {
 	// App is the App's client ID.
 	App string `yaml:"app" need:"yes"`
-	// Installation is the number in its URL.
+	// Installation is the installation's number, from its URL.
 	Installation uint64 `yaml:"installation" need:"yes"`
 	// KeyFile is the App's private key (PEM). Set this or `vaultKey`.
 	KeyFile string `yaml:"keyFile" is:"path"`

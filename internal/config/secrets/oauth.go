@@ -32,8 +32,7 @@ type OAuth struct {
 	Audience string `yaml:"audience"`
 	// Resource is the API's URL (RFC 8707).
 	Resource string `yaml:"resource"`
-	// RefreshTokenFile holds the first refresh token; `state` gets its successors. Default: the client's own
-	// credentials.
+	// RefreshTokenFile holds the first refresh token; `state` gets its successors. Default: the client credentials grant.
 	RefreshTokenFile string `yaml:"refreshTokenFile" is:"path"`
 	// SubjectTokenFile holds a token to exchange instead (RFC 8693), reread each time.
 	SubjectTokenFile string `yaml:"subjectTokenFile" is:"path"`

@@ -82,7 +82,7 @@ func sendTool(ctx context.Context, url string, id int, params *toolParams) (tria
 	}
 	var m toolMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return trial.Answer{}, nil, fmt.Errorf("the answer %s is no message: %w", resp.Status, err)
+		return trial.Answer{}, nil, fmt.Errorf("the answer %s is not a message: %w", resp.Status, err)
 	}
 	answer := trial.Answer{Status: resp.StatusCode, Post: resp.Header.Get("ActionProof-Post")}
 	if m.Result != nil {

@@ -223,7 +223,7 @@ func (r *registration) write(ctx context.Context, t trust) error {
 		_, err = evidence.NewTrust(roots, b, evidence.SignerPolicy{})
 	}
 	if err != nil {
-		return fmt.Errorf("the registrar delivers a bundle that is not written: %w", err)
+		return fmt.Errorf("the registrar's bundle cannot be written: %w", err)
 	}
 	if err := r.writeHistory(ctx, b.History); err != nil {
 		return err
@@ -234,7 +234,7 @@ func (r *registration) write(ctx context.Context, t trust) error {
 	}
 	m, err := policy.ParseManifest([]byte(t.Manifest))
 	if err != nil {
-		return fmt.Errorf("the registrar delivers a manifest that is not written: %w", err)
+		return fmt.Errorf("the registrar's manifest cannot be written: %w", err)
 	}
 	if before, _ := files.Read(r.plan.Manifest); string(before) != t.Manifest { // a missing one differs
 		err = files.Replace(r.plan.Manifest, []byte(t.Manifest), 0o644)

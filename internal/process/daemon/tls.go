@@ -120,7 +120,7 @@ func callerBy(tokens config.Tokens, token, method string) (wire.Caller, error) {
 		switch caller := (wire.Caller{ID: "token:" + t.name}); {
 		case subtle.ConstantTimeCompare(given[:], known[:]) == 0:
 		case t.reads && method != http.MethodGet:
-			return caller, refusal.New("caller_unknown", "this token can only read: %s needs the other one", method)
+			return caller, refusal.New("caller_unknown", "this token can only read: %s needs the operate token", method)
 		default:
 			return caller, nil
 		}

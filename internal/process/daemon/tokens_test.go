@@ -73,7 +73,7 @@ func TestTokens(t *testing.T) {
 	}
 	for _, tt := range []struct{ name, token, method, says string }{
 		{"reading", reads, http.MethodGet, ""},
-		{"reading only", reads, http.MethodPost, "this token can only read: POST needs the other one"},
+		{"reading only", reads, http.MethodPost, "this token can only read: POST needs the operate token"},
 		{"operating", operates, http.MethodPost, ""},
 		{"operating reads too", operates, http.MethodGet, ""},
 		{"another", strings.Repeat("x", 32), http.MethodGet, "this endpoint knows no such token"},

@@ -87,7 +87,7 @@ func isStale(path string) (bool, error) {
 	case err != nil:
 		return false, err
 	case info.Mode().Type() != os.ModeSocket:
-		return false, fmt.Errorf("%s is there and is not a socket: move it away, or name another", path)
+		return false, fmt.Errorf("%s exists but is not a socket: move it away, or name another socket", path)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	switch {
@@ -96,7 +96,7 @@ func isStale(path string) (bool, error) {
 	case errors.Is(err, unix.ECONNREFUSED):
 		return true, nil
 	case !errors.Is(err, unix.EAGAIN): // the queue of waiting connections is full
-		return false, fmt.Errorf("%s is there and cannot be reached (%w): remove it, or name another socket", path, err)
+		return false, fmt.Errorf("%s exists but cannot be reached (%w): remove it, or name another socket", path, err)
 	}
 	return false, fmt.Errorf("another process listens on %s: end it, or name another socket", path)
 }

@@ -43,7 +43,7 @@ func TestCheckPlaces(t *testing.T) {
 		{"a socket whose process accepts nothing now", endpoint.Place{Key: "admin", Unix: crowded},
 			"admin in a.yaml: another process listens on " + crowded + ": end it, or name another socket"},
 		{"a file in the socket's place", endpoint.Place{Key: "admin", Unix: file},
-			"admin in a.yaml: " + file + " is there and is not a socket: move it away, or name another"},
+			"admin in a.yaml: " + file + " exists but is not a socket: move it away, or name another socket"},
 		{"a socket's folder that is not there", endpoint.Place{Key: "admin", Unix: filepath.Join(dir, "run", "x")},
 			"admin in a.yaml: the folder of the socket " + filepath.Join(dir, "run", "x") +
 				" cannot be used (no such file or directory): make it, or name another"},

@@ -155,7 +155,7 @@ func (t *transparency) begin(ctx context.Context, group *errgroup.Group, c *conf
 	}
 	if i < 0 {
 		return refusal.New("config_malformed",
-			"the policy %s names another key of the log than the custody has: mediator log key prints them", t.c.Policy)
+			"the policy %s names no key of the log that is in custody: mediator log key prints these keys", t.c.Policy)
 	}
 	log, err := translog.New(ctx, t.ledger, translog.Options{Key: keys[i], Former: keys, Policy: policy,
 		Interval: time.Duration(t.c.Interval), Now: time.Now, Client: witnesses, Failed: t.failed})

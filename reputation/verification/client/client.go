@@ -43,7 +43,7 @@ func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, 
 		MaxRetries: -1, DisableStandaloneSSE: true,
 	}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%s does not answer as a node: %w", url, err)
+		return nil, fmt.Errorf("%s does not answer like a node: %w", url, err)
 	}
 	return &Node{url, session}, nil
 }

@@ -121,7 +121,7 @@ func TestCertifyWhatIsNotPublished(t *testing.T) {
 		strings.Replace(published, `"crv": "Ed25519"`, `"crv": "Ed448"`, 1),
 	} {
 		kit.Write(t, path, content)
-		d.Do(t, "certify", "--from", good).Refused("is not what mediator keys list --publication prints: ")
+		d.Do(t, "certify", "--from", good).Refused("is not the output of mediator keys list --publication: ")
 	}
 	d.Do(t, "certify", "--watch", "--from", good).Misused()
 }
@@ -150,7 +150,7 @@ func TestCertifyWhatWasSeen(t *testing.T) {
 	}{
 		{"all holds", "", safe, "", []string{"accessibleToAgent", "keyExportable"}},
 		{"all holds, nothing is declared", "", nil, "", []string{"keyExportable"}},
-		{"the agent reaches the files", look.Files, safe, "cannot be certified as out of the agent's reach: files was seen.",
+		{"the agent reaches the files", look.Files, safe, "cannot be certified as inaccessible to the agent: files was seen.",
 			nil},
 		{"the agent reaches the files, and that is what is declared", look.Files, nil, "", []string{"keyExportable"}},
 		{"the token may use other keys", look.Apart, nil,

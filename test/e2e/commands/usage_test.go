@@ -108,7 +108,7 @@ func TestOtherEndpoint(t *testing.T) {
 	t.Parallel()
 	at := kit.Publish(t, "trigger.sock")
 	kit.Mediator(t, "posts", "list", "--admin", at).Refused(
-		at + " is the endpoint of something that does not know GET /v1/posts")
+		"the server at " + at + " does not know GET /v1/posts")
 }
 
 func TestSecondDev(t *testing.T) {

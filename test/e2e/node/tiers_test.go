@@ -154,7 +154,7 @@ func TestTiers(t *testing.T) {
 	}
 	doctor, _ := r.Doctor(t)
 	doctor.Refused("none           reputation_missing: the node gives none: ",
-		"remedy         Ask whether the node answers")
+		"remedy         Check that the node answers")
 	r.StartProcess(t, "reputation")
 	first := r.decided(t, fewWords, "")
 	kit.Until(t, "doctor to be content with the reputation", func() bool {

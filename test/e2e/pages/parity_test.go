@@ -90,8 +90,8 @@ func TestParity(t *testing.T) {
 
 const parityHead = `# Parity with the specifications
 
-~make docs~ makes this page from ~test/e2e/pages/testdata/parity.txt~, which also names the tests. Parentheses name what
-does it here, and the command.
+~make docs~ makes this page from ~test/e2e/pages/testdata/parity.txt~, which also names the tests. Parentheses name the
+code and the command.
 
 The claims of artifacts keep the seed's names.
 `

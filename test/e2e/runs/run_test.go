@@ -422,12 +422,12 @@ func cannotBeSetUp(t *testing.T, r *kit.Rig) {
 		{"a security module that denies capabilities", denied("capabilities"), true,
 			"loopback cannot be brought up in the network namespace: operation not permitted"},
 		{"a container that masks parts of /proc", withMounts("mount --bind /dev/null /proc/timer_list"), true,
-			"/proc cannot be mounted, because this container shows its own only in part: operation not permitted"},
+			"/proc cannot be mounted, because parts of this container's own /proc are hidden: operation not permitted"},
 		{"a sysctl", withoutNamespaces(t), true, "see sysctl user.max_user_namespaces"},
 		{"all namespaces in use", withNamespaces(t, `echo 1 >/proc/sys/user/max_user_namespaces
 unshare --user tail --pid=$$ -f /dev/null >/dev/null 2>&1 &
 while test "$(readlink /proc/$!/ns/user)" = "$(readlink /proc/self/ns/user)"; do sleep 0.01; done`), false,
-			"all namespaces that the machine allows are in use"},
+			"the machine's limit of namespaces is reached"},
 		{"a file where a folder has to be hidden", withMounts("mount -t tmpfs x /var; touch /var/tmp"), false,
 			"/var/tmp cannot be hidden: not a directory"},
 	} {

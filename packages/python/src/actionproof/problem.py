@@ -48,11 +48,11 @@ CODES = {
     "key_unknown": Code(403, "A key has no custody certificate from the pinned registry"),
     "log_contradicted": Code(503, "The transparency log is not the one that was signed or witnessed"),
     "log_unwitnessed": Code(
-        503, "A checkpoint lacks cosignatures that the log's policy demands, at least so far"
+        503, "A checkpoint still lacks cosignatures that the log's policy demands"
     ),
     "manifest_unknown": Code(403, "The manifest of a record is missing"),
     "not_allowed": Code(403, "The manifest does not allow this signer, runtime or trigger"),
-    "override_refused": Code(400, "A header or a query parameter could change the call", True),
+    "override_refused": Code(400, "A header or query parameter could override the call", True),
     "pin_mismatch": Code(403, "A hash differs from the one that the manifest pins"),
     "policy_denied": Code(403, "The policy does not allow the post", True),
     "proof_access_token": Code(403, "The request proof is for another access token"),
