@@ -86,7 +86,7 @@ func TestCallers(t *testing.T) {
 		t.Errorf("%d refusals are in the log", n)
 	}
 	_, err := ask(stranger, "spiffe://example.org/operator") // which does not trust the server either
-	check.WantCode(t, err, "process_unavailable", "its certificate is not good for 127.0.0.1: ")
+	check.WantCode(t, err, "process_unavailable", "its certificate is not valid for 127.0.0.1: ")
 	for range 20 {
 		c, err := net.Dial("tcp", at)
 		check.Must(t, err)
