@@ -51,19 +51,9 @@ const (
 // account is the log of an agent.
 type account struct {
 	agent accrual.Agent
-	log   *accrual.Account // nil if it must be read from the start
-	texts int              // bytes of its entries
-	rated *rating.Account  // of the same entries
+	log   *rating.Account // nil if it must be read from the start
+	texts int             // bytes of its entries
 	last  reusable[Reputed]
-}
-
-// add reports whether the entry says anything new.
-func (a *account) add(e accrual.Entry) (added bool, err error) {
-	added, err = a.log.Add(e)
-	if added {
-		a.rated.Add(e)
-	}
-	return added, err
 }
 
 // goOn returns the entry as stored, or nil if it says nothing new.
@@ -72,7 +62,7 @@ func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if added, err := a.add(e); err != nil || !added {
+	if added, err := a.log.Add(e); err != nil || !added {
 		return nil, err
 	}
 	a.texts += len(text)
@@ -81,7 +71,7 @@ func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
 }
 
 func (a *account) rating(now time.Time) *accrual.Rated {
-	r := a.rated.Rating(now.Unix())
+	r := a.log.Rating(now.Unix())
 	if !r.Measured {
 		return nil
 	}
@@ -106,10 +96,10 @@ func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account,
 
 func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	if a.log == nil {
-		if a.log, err = accrual.NewAccount(a.agent); err != nil {
+		if a.log, err = rating.NewAccount(a.agent, autonomy.ScoringHash); err != nil {
 			return err
 		}
-		a.rated, a.texts = rating.NewAccount(a.agent, autonomy.ScoringHash), 0
+		a.texts = 0
 	}
 	for more := true; more; {
 		entries, err := s.o.Store.Entries(ctx, a.agent.String(), a.log.Log().Entries+1)
@@ -121,7 +111,7 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 			if err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}
-			if _, err := a.add(e); err != nil {
+			if _, err := a.log.Add(e); err != nil {
 				return fmt.Errorf("entry %d: %w", one.Number, err)
 			}
 			// Finds gaps and changed entries, not a log that was written anew.

@@ -1,6 +1,8 @@
 package accrual
 
 import (
+	"iter"
+	"maps"
 	"math"
 	"slices"
 )
@@ -139,6 +141,41 @@ func (e *event) lowest(scoringHash string) (lowest ScoredSession, ok bool) {
 	}
 	return lowest, ok
 }
+
+// Outcome is the result of an event: the lowest score of its sessions, and the model hosts that they called.
+type Outcome struct {
+	Event   int // its number, from 1
+	Score   float64
+	Hosts   []string
+	Flagged bool // before the last lost dispute
+}
+
+// Outcomes returns the outcomes of the last events with an interaction, by the formulas with this hash, at most most.
+func (a *Account) Outcomes(scoringHash string, most int) (last []Outcome) {
+	for i := len(a.events) - 1; i >= 0 && len(last) < most; i-- {
+		o, counts := Outcome{Event: i + 1, Score: 100, Flagged: i < a.flagged}, false
+		for _, s := range a.events[i].sessions {
+			if s.ScoringHash == scoringHash {
+				o.Score, o.Hosts = min(o.Score, s.Score), append(o.Hosts, s.Hosts...)
+				counts = counts || s.Interactions > 0
+			}
+		}
+		if counts {
+			last = append(last, o)
+		}
+	}
+	slices.Reverse(last)
+	return last
+}
+
+// Events returns the number of events.
+func (a *Account) Events() int { return len(a.events) }
+
+// Accused returns the disputes that accuse the agent.
+func (a *Account) Accused() iter.Seq[Dispute] { return maps.Values(a.disputes) }
+
+// Raised returns the ended disputes that the agent raised.
+func (a *Account) Raised() iter.Seq[Raised] { return maps.Values(a.raised) }
 
 // derive computes what follows from the history and the counts. Readers of a token repeat it.
 func (r *Reputation) derive() {

@@ -20,46 +20,64 @@ type Rating struct {
 	Inputs   Inputs   `json:"inputs"`
 }
 
-// Account is the log of one agent; its rating follows from it. It is not safe for concurrent use.
+// Account is the log of one agent; its rating and its reputation follow from it. It is not safe for concurrent use.
 //
 // R starts at 0 and makes one step at each midnight once it can be measured. So it moves by at most [MaxStep] points a
 // day, and starting over gains an agent nothing.
 type Account struct {
-	history *history
+	*accrual.Account
+	history
 	rated   Rating
 	changed bool  // since the last midnight
 	last    int64 // time of the last entry
 }
 
 // NewAccount returns the empty log of an agent. Only sessions scored by the formulas with scoringHash count.
-func NewAccount(agent accrual.Agent, scoringHash string) *Account {
-	h := newHistory(agent, scoringHash)
-	return &Account{history: h, rated: Rating{Lacks: h.lacks()}}
+func NewAccount(agent accrual.Agent, scoringHash string) (*Account, error) {
+	log, err := accrual.NewAccount(agent)
+	if err != nil {
+		return nil, err
+	}
+	a := &Account{Account: log, history: history{agent: agent, scoringHash: scoringHash, citedBy: make(owners)}}
+	a.rated.Lacks = a.lacks()
+	return a, nil
 }
 
 // Replay returns the account of a whole log.
-func Replay(agent accrual.Agent, entries []accrual.Entry, scoringHash string) *Account {
-	a := NewAccount(agent, scoringHash)
+func Replay(agent accrual.Agent, entries []accrual.Entry, scoringHash string) (*Account, error) {
+	a, err := NewAccount(agent, scoringHash)
 	for _, e := range entries {
-		a.Add(e)
+		if err == nil {
+			_, err = a.Add(e)
+		}
 	}
-	return a
+	return a, err
 }
 
-// Add adds the next entry that [accrual.Account.Add] has added. An entry older than the last counts as of the last's
-// time; if it is older by more than two days, the node's clock was wrong and has been set back.
-func (a *Account) Add(e accrual.Entry) {
-	if e.At < a.last-2*day {
-		a.last, a.rated.AsOf = e.At, midnight(e.At)
-		a.history.spamAt, a.history.day = min(a.history.spamAt, e.At), min(a.history.day, midnight(e.At))
+// Add is [accrual.Account.Add]. For the rating, an entry older than the last counts as of the last's time; if it is
+// older by more than two days, the node's clock was wrong and has been set back.
+func (a *Account) Add(e accrual.Entry) (added bool, err error) {
+	before := *a
+	a.reach(e.At)
+	if added, err = a.Account.Add(e); err != nil || !added {
+		*a = before
+		return added, err
+	}
+	a.add(e, a.last)
+	a.changed = true
+	return true, nil
+}
+
+func (a *Account) reach(at int64) {
+	if at < a.last-2*day {
+		a.last, a.rated.AsOf = at, midnight(at)
+		a.spamAt, a.day = min(a.spamAt, at), min(a.day, midnight(at))
 	}
 	if a.last == 0 {
-		a.rated.AsOf = midnight(e.At)
+		a.rated.AsOf = midnight(at)
 	}
-	a.last = max(a.last, e.At)
+	a.last = max(a.last, at)
 	a.advance(midnight(a.last))
-	a.history.add(e, a.last)
-	a.changed = true
 }
 
 // Rating returns the rating at a time in Unix seconds, at or after the last entry.
@@ -92,9 +110,9 @@ func (a *Account) advance(to int64) {
 
 func (a *Account) see() {
 	a.changed = false
-	a.rated.Lacks = a.history.lacks()
+	a.rated.Lacks = a.lacks()
 	if a.rated.Measured = len(a.rated.Lacks) == 0; a.rated.Measured {
-		a.rated.Inputs = a.history.inputs()
+		a.rated.Inputs = a.inputs()
 	}
 }
 
@@ -102,7 +120,7 @@ func (a *Account) see() {
 func (a *Account) step() (settled bool) {
 	r := &a.rated
 	before := r.R
-	r.Inputs.Spam = accrual.Round(math.Min(1, a.history.spamOf(r.AsOf)))
+	r.Inputs.Spam = accrual.Round(math.Min(1, a.spamOf(r.AsOf)))
 	r.Factors = r.Inputs.Factors()
 	r.Today = r.Factors.R()
 	r.R = Step(r.R, r.Today)

@@ -3,6 +3,7 @@ package rating
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/actionproof/mediator/reputation/accrual"
 )
@@ -19,103 +20,46 @@ const (
 	lossWeighs = 10   // favourable statements that outweigh one lost dispute
 )
 
+// history is what only the rating keeps of a log.
 type history struct {
 	agent       accrual.Agent
 	scoringHash string
-	events      []*event // in the order of their first sessions
-	byID        map[string]*event
-	flagged     int       // events before the last lost dispute
 	signals     []float64 // worth of each
-	// Owners of other agents. Each counts once, since an owner can have any number of agents.
-	citedBy, survived, refuted map[string]bool
-	lost                       map[string]bool // objects of disputes lost as the accused
-	day                        int64           // of the last signal of a registered agent without a sidecar
-	failed                     int             // own disputes lost
-	spam                       float64         // Q's penalty for violations, as of spamAt
-	spamAt                     int64
+	citedBy     owners
+	days        []int   // with a closed signal of a registered agent without a sidecar: the events before each
+	lostDays    int     // before the last lost dispute
+	day         int64   // the last of the days
+	spam        float64 // Q's penalty for violations, as of spamAt
+	spamAt      int64
 }
 
-type event struct{ sessions []accrual.Session }
+// owners are the owners of other agents. Each counts once, since an owner can have any number of agents.
+type owners map[string]bool
 
-func newHistory(agent accrual.Agent, scoringHash string) *history {
-	return &history{
-		agent: agent, scoringHash: scoringHash, byID: make(map[string]*event), lost: make(map[string]bool),
-		citedBy: make(map[string]bool), survived: make(map[string]bool), refuted: make(map[string]bool),
-	}
-}
-
-func (h *history) add(e accrual.Entry, at int64) {
+func (a *Account) add(e accrual.Entry, at int64) {
+	h := &a.history
 	switch {
-	case e.Session != nil:
-		h.addSession(*e.Session)
 	case e.Signal != nil:
 		h.signals = append(h.signals, Transparency(*e.Signal))
-		h.addDay(*e.Signal, at)
+		// The node sees no work of an agent without a sidecar but its signals.
+		if h.agent.Owner == "" && e.Signal.Verification && midnight(at) > h.day {
+			h.days, h.day = append(h.days, a.Events()), midnight(at)
+		}
 	case e.Cited != nil:
 		h.credit(h.citedBy, e.Cited.By)
-	case e.Dispute != nil:
-		h.addDispute(*e.Dispute)
-	case e.Raised != nil:
-		h.addRaised(*e.Raised)
+	case e.Dispute != nil && e.Dispute.Outcome == accrual.ChallengerWins:
+		h.lostDays = len(h.days)
 	case e.Violation != nil:
 		h.spam, h.spamAt = h.spamOf(at)+violationPenalty, at
 	}
 }
 
-// addSession adds or replaces a session. Scores by other formulas are not comparable.
-func (h *history) addSession(s accrual.Session) {
-	if s.ScoringHash != h.scoringHash {
-		return
-	}
-	e, known := h.byID[s.EventID]
-	if !known {
-		e = new(event)
-		h.byID[s.EventID] = e
-		h.events = append(h.events, e)
-	}
-	if i := slices.IndexFunc(e.sessions, func(old accrual.Session) bool { return old.ID == s.ID }); i >= 0 {
-		e.sessions[i] = s
-		return
-	}
-	e.sessions = append(e.sessions, s)
-}
-
-// addDay adds a day for an agent without a sidecar: it has no sessions, so all that the node sees of its work are the
-// days with a closed signal of a registered agent. They are neutral outcomes, until a dispute is lost.
-func (h *history) addDay(s accrual.Signal, at int64) {
-	if h.agent.Owner != "" || !s.Verification || midnight(at) <= h.day {
-		return
-	}
-	h.day = midnight(at)
-	h.events = append(h.events, &event{sessions: []accrual.Session{{Score: 100 * lowBand, Interactions: 1,
-		Hosts: []string{""}}}})
-}
-
-// addDispute adds a dispute as the accused. Open and inconclusive ones change nothing.
-func (h *history) addDispute(d accrual.Dispute) {
-	switch d.Outcome {
-	case accrual.TargetWins:
-		h.credit(h.survived, d.Other)
-	case accrual.ChallengerWins:
-		h.lost[d.About] = true
-		h.flagged = len(h.events)
-	}
-}
-
-func (h *history) addRaised(r accrual.Raised) {
-	switch r.Outcome {
-	case accrual.ChallengerWins:
-		h.credit(h.refuted, r.Other)
-	case accrual.TargetWins:
-		h.failed++
-	}
-}
-
 // credit counts another agent's owner once. It must be known, and not the agent's own.
-func (h *history) credit(owners map[string]bool, other string) {
-	of, _ := accrual.ParseAgent(other) // an invalid id has no owner
-	if of.Owner != "" && of.Owner != h.agent.Owner {
-		owners[of.Owner] = true
+func (h *history) credit(to owners, other string) {
+	// The entry has a valid id or none. To parse a did:key anew for each dispute of each day would take long.
+	owner, _, _ := strings.Cut(other, ":")
+	if owner != "" && owner != "did" && owner != h.agent.Owner {
+		to[owner] = true
 	}
 }
 
@@ -123,56 +67,71 @@ func (h *history) spamOf(at int64) float64 {
 	return h.spam * math.Exp2(-float64(at-h.spamAt)/halfLife)
 }
 
-// outcome is the result of one event: the lowest score of its sessions, 0 to 1, and the model hosts called.
+// outcome is the result of one event, 0 to 1, and the model hosts called.
 type outcome struct {
 	value float64
 	hosts []string
 	lost  bool // before a lost dispute: counts as 0
+	event int  // its number, or that of the event before
 }
 
-// outcomes returns the last outcomes, at most window. Events without a trusted interaction have none.
-func (h *history) outcomes() []outcome {
-	last := make([]outcome, 0, window) // latest first
-	for i := len(h.events) - 1; i >= 0 && len(last) < window; i-- {
-		o, counts := outcome{value: 100, lost: i < h.flagged}, false
-		for _, s := range h.events[i].sessions {
-			o.value = min(o.value, s.Score)
-			o.hosts = append(o.hosts, s.Hosts...)
-			counts = counts || s.Interactions > 0
-		}
-		if !counts {
-			continue
-		}
-		o.value /= 100
-		if o.lost {
-			o.value = 0
-		}
-		last = append(last, o)
+// outcomes returns the last outcomes, at most window. The days of an agent without a sidecar are neutral ones, until a
+// dispute is lost.
+func (a *Account) outcomes() []outcome {
+	var last []outcome
+	for _, o := range a.Outcomes(a.scoringHash, window) {
+		last = append(last, outcome{o.Score / 100, o.Hosts, o.Flagged, o.Event})
 	}
-	slices.Reverse(last)
+	for day := max(0, len(a.days)-window); day < len(a.days); day++ {
+		last = append(last, outcome{lowBand, []string{""}, day < a.lostDays, a.days[day]})
+	}
+	slices.SortStableFunc(last, func(a, b outcome) int { return a.event - b.event })
+	last = last[max(0, len(last)-window):]
+	for i := range last {
+		if last[i].lost {
+			last[i].value = 0
+		}
+	}
 	return last
 }
 
-func (h *history) lacks() (lacks []string) {
-	if len(h.outcomes()) < levelOf {
+func (a *Account) lacks() (lacks []string) {
+	if len(a.outcomes()) < levelOf {
 		lacks = append(lacks, "sessions")
 	}
-	if len(h.signals) == 0 {
+	if len(a.signals) == 0 {
 		lacks = append(lacks, "signals")
 	}
 	return lacks
 }
 
 // inputs returns the inputs except for the spam, which also depends on the day.
-func (h *history) inputs() Inputs {
-	outcomes := h.outcomes()
+func (a *Account) inputs() Inputs {
+	survived, lost, refuted, failed := make(owners), make(map[string]bool), make(owners), 0
+	for d := range a.Accused() {
+		switch d.Outcome {
+		case accrual.TargetWins:
+			a.credit(survived, d.Other)
+		case accrual.ChallengerWins:
+			lost[d.About] = true
+		}
+	}
+	for r := range a.Raised() {
+		switch r.Outcome {
+		case accrual.ChallengerWins:
+			a.credit(refuted, r.Other)
+		case accrual.TargetWins:
+			failed++
+		}
+	}
+	outcomes := a.outcomes()
 	m, spread := meanAndSpread(outcomes)
 	return Inputs{
 		Sigma: accrual.Round(max(0, spread-noise)), Drawdown: accrual.Round(drawdown(outcomes)),
-		Transparency: accrual.Round(mean(h.signals[max(0, len(h.signals)-window):])),
+		Transparency: accrual.Round(mean(a.signals[max(0, len(a.signals)-window):])),
 		RAP:          accrual.Round(clamp((m-lowBand)/max(spread, noise), -maxRAP, maxRAP)),
-		Adoption:     share(len(h.citedBy), 0), Survival: share(len(h.survived), len(h.lost)),
-		Helpfulness: share(len(h.refuted), h.failed),
+		Adoption:     share(len(a.citedBy), 0), Survival: share(len(survived), len(lost)),
+		Helpfulness: share(len(refuted), failed),
 		Instability: pairs(outcomes, func(a, b outcome) bool { return math.Abs(accrual.Round(a.value-b.value)) > jump }),
 		BandAbuse: pairs(outcomes, func(a, b outcome) bool {
 			return !slices.ContainsFunc(a.hosts, func(host string) bool { return slices.Contains(b.hosts, host) })

@@ -85,14 +85,15 @@ func (l log) wait(seconds int64) log {
 
 func (l log) after(t testing.TB, days int64) rating.Rating {
 	t.Helper()
-	a, err := accrual.NewAccount(agent)
-	check.Must(t, err)
-	for _, e := range l {
-		if _, err := a.Add(e); err != nil {
-			t.Fatal(err)
-		}
+	return replayed(l).Rating(midnight + days*day)
+}
+
+func replayed(l log) *rating.Account {
+	a, err := rating.Replay(agent, l, scoring)
+	if err != nil {
+		panic(err)
 	}
-	return rating.Replay(agent, l, scoring).Rating(midnight + days*day)
+	return a
 }
 
 var told = log{}.signal(whole)

@@ -107,7 +107,7 @@ func TestThirdAgents(t *testing.T) {
 }
 
 func (l log) upTo(days int64) rating.Rating {
-	return rating.Replay(agent, l.upToTime(midnight+days*day-1), scoring).Rating(midnight + days*day)
+	return replayed(l.upToTime(midnight + days*day - 1)).Rating(midnight + days*day)
 }
 
 func (l log) upToTime(at int64) log {
@@ -123,8 +123,8 @@ func TestReplay(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 22))
 		l := attacked(r, random(r), 3, seed%2 == 0)
 		end := l[len(l)-1].At + r.Int64N(100*day)
-		want := rating.Replay(agent, l, scoring).Rating(end)
-		a := rating.NewAccount(agent, scoring)
+		want := replayed(l).Rating(end)
+		a := replayed(nil)
 		for _, e := range l {
 			a.Rating(e.At + r.Int64N(9*day)) // changes nothing
 			a.Add(e)
@@ -144,7 +144,7 @@ func TestReplay(t *testing.T) {
 			}
 			return 1
 		})
-		got := rating.Replay(agent, moved, scoring).Rating(end)
+		got := replayed(moved).Rating(end)
 		got.Inputs.Spam = want.Inputs.Spam // a violation counts from another time of the day
 		check.WantEqual(t, fmt.Sprintf("%+v", got.Inputs), fmt.Sprintf("%+v", want.Inputs))
 	}
@@ -165,7 +165,7 @@ func TestClocks(t *testing.T) {
 func TestClockSetBack(t *testing.T) {
 	l := steady().wait(400 * day).violation()
 	l = append(l, steady().wait(day).accused(of("1"), accrual.ChallengerWins)[len(l)-1])
-	before, after := rating.Replay(agent, l[:len(l)-1], scoring).Rating(0), l.after(t, 30)
+	before, after := replayed(l[:len(l)-1]).Rating(0), l.after(t, 30)
 	if before.AsOf < midnight+400*day || after.AsOf != midnight+30*day || after.R > before.R/4 || after.Inputs.Drawdown != 1 {
 		t.Errorf("%+v, then %+v", before, after)
 	}
@@ -175,7 +175,8 @@ func TestClockSetBack(t *testing.T) {
 func TestDayAfterSetBack(t *testing.T) {
 	key := accrual.Agent{Subject: "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"}
 	closed := accrual.Signal{ID: "s", Verification: true}
-	a := rating.NewAccount(key, scoring)
+	a, err := rating.NewAccount(key, scoring)
+	check.Must(t, err)
 	a.Add(accrual.Entry{At: midnight + 400*day, Signal: &closed})
 	for d := range int64(30) {
 		a.Add(accrual.Entry{At: midnight + d*day, Signal: &closed})
@@ -197,7 +198,7 @@ func TestSpamOfNothing(t *testing.T) {
 
 func TestLongSilence(t *testing.T) {
 	for name, l := range map[string]log{"rated": steady().violation(), "not rated": log{}.violation(), "nothing": nil} {
-		a := rating.Replay(agent, l, scoring)
+		a := replayed(l)
 		far := a.Rating(1 << 53)
 		if near := a.Rating(midnight + 2000*day); far.R != near.R || far.Inputs != near.Inputs ||
 			far.AsOf != (1<<53)-(1<<53)%day || far.Measured && far.Steps != (far.AsOf-midnight)/day {

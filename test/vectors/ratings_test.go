@@ -50,7 +50,7 @@ func (f ratingsFile) rate(v ratingVector) rating.Rating {
 	}
 	of := must(accrual.ParseAgent(agent))
 	must(accrual.Replay(of, v.Log))
-	return rating.Replay(of, v.Log, f.ScoringHash).Rating(now)
+	return must(rating.Replay(of, v.Log, f.ScoringHash)).Rating(now)
 }
 
 // in seconds

@@ -221,7 +221,7 @@ func (a *agent) rated(after int) rating.Rating {
 	if n < 0 {
 		n = len(a.entries)
 	}
-	return rating.Replay(a.Agent, a.entries[:n], scoring).Rating(at)
+	return must(rating.Replay(a.Agent, a.entries[:n], scoring)).Rating(at)
 }
 
 // poisson returns a Poisson number.
