@@ -1,6 +1,7 @@
 package reputation
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/probes"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/reputation/strategy"
@@ -28,16 +30,11 @@ const (
 
 // Issued is a challenge as the agent gets it. Times are Unix seconds.
 type Issued struct {
-	Nonce     string  `json:"challenge_nonce"` // 32 random bytes, hex
-	IssuedAt  int64   `json:"issued_at"`
-	ExpiresAt int64   `json:"expires_at"` // the end of the time to commit
-	Probes    []Probe `json:"probes"`     // may be empty
-}
-
-// Probe is a question for the agent's model. Some probes ask the same; the agent is not told which.
-type Probe struct {
-	ID     string `json:"id"`
-	Prompt string `json:"prompt"`
+	Nonce     string `json:"challenge_nonce"` // 32 random bytes, hex
+	IssuedAt  int64  `json:"issued_at"`
+	ExpiresAt int64  `json:"expires_at"` // the end of the time to commit
+	// Probes may be empty. Some ask the same; the agent is not told which.
+	Probes []probes.Probe `json:"probes"`
 }
 
 // Commitment is the state of a commitment. Times are Unix seconds.
@@ -92,19 +89,18 @@ func (s *Service) newChallenge(by Caller, number int64, now time.Time) store.Cha
 	var nonce, seed [32]byte
 	_, _ = crand.Read(nonce[:]) // never fails; it ends the process instead
 	_, _ = crand.Read(seed[:])
+	random := rand.New(rand.NewChaCha8(seed)) //nolint:gosec // a secret seed
+	asked, pairs := probes.Draw(ProbePairs, random, evidence.NewID)
 	return store.Challenge{
-		Nonce: hex.EncodeToString(nonce[:]), Owner: by.Owner, Session: by.Session, Agent: by.Agent, Number: number,
-		Issued: now, Expires: now.Add(ChallengeLifetime),
-		Probes: probes.Draw(ProbePairs, rand.New(rand.NewChaCha8(seed)), evidence.NewID), //nolint:gosec // a secret seed
+		Challenge: autonomy.Challenge{Nonce: hex.EncodeToString(nonce[:]), Issued: now.UnixMilli(), Probes: pairs},
+		Owner:     by.Owner, Session: by.Session, Agent: by.Agent, Number: number,
+		Expires: now.Add(ChallengeLifetime).UnixMilli(), Asked: asked,
 	}
 }
 
 func issued(c store.Challenge) Issued {
-	answer := Issued{Nonce: c.Nonce, IssuedAt: c.Issued.Unix(), ExpiresAt: c.Expires.Unix(), Probes: []Probe{}}
-	for _, p := range c.Probes {
-		answer.Probes = append(answer.Probes, Probe{p.ID, p.Prompt})
-	}
-	return answer
+	return Issued{Nonce: c.Nonce, IssuedAt: c.Issued / 1000, ExpiresAt: c.Expires / 1000,
+		Probes: append([]probes.Probe{}, c.Asked...)}
 }
 
 var errContended = refusal.New("overloaded", "too many requests change the challenge at once")
@@ -114,28 +110,19 @@ func (s *Service) Commit(ctx context.Context, by Caller, nonce, hash string) (Co
 	if !evidence.IsHash(hash) {
 		return Commitment{}, refusal.New("query_malformed", "commitment_hash is not a lowercase hex SHA-256")
 	}
-	for range tries {
-		c, err := s.challenge(ctx, by, nonce)
-		if err != nil {
-			return Commitment{}, err
-		}
+	return s.change(ctx, by, nonce, "committed", func(c *store.Challenge, now int64) (done bool, err error) {
 		switch {
 		case c.Commitment == hash:
-			return commitment(c), nil
+			return true, nil
 		case c.Commitment != "":
-			return Commitment{}, refusal.New("commitment_refused", "the challenge already has a commitment to another hash")
-		case !s.o.Now().Before(c.Expires):
-			return Commitment{},
-				refusal.New("commitment_refused", "the time to commit ended at %s", c.Expires.Format(time.RFC3339))
+			return false, refusal.New("commitment_refused", "the challenge already has a commitment to another hash")
+		case now >= c.Expires:
+			return false, refusal.New("commitment_refused", "the time to commit ended at %s",
+				time.UnixMilli(c.Expires).UTC().Format(time.RFC3339))
 		}
-		if err := s.open(ctx, by); err != nil {
-			return Commitment{}, err
-		}
-		if err := changed("committed", s.o.Store.Commit(ctx, nonce, hash, s.o.Now())); err != nil {
-			return Commitment{}, err
-		}
-	}
-	return Commitment{}, errContended
+		c.Commitment, c.Committed = hash, now
+		return false, nil
+	})
 }
 
 // Reveal stores the strategy if it matches the commitment. Repeating it is allowed.
@@ -144,52 +131,52 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 	if err != nil {
 		return Commitment{}, err
 	}
+	return s.change(ctx, by, nonce, "revealed", func(c *store.Challenge, now int64) (done bool, err error) {
+		if c.Commitment == "" {
+			return false, refusal.New("commitment_refused", "the challenge has no commitment")
+		}
+		hash, err := strategy.Commitment(nonce, salt, committed)
+		if err != nil {
+			return false, err
+		}
+		if hash != c.Commitment {
+			return false,
+				refusal.New("commitment_refused", "the revealed strategy has the hash %s, not the committed one", hash)
+		}
+		done = c.Revealed > 0
+		c.Revealed, c.Salt, c.Strategy = cmp.Or(c.Revealed, now), salt, &committed
+		return done, nil
+	})
+}
+
+// change lets do change a challenge of the caller's session, and again after a concurrent change. Nothing is stored if do
+// finds that it was done before.
+func (s *Service) change(ctx context.Context, by Caller, nonce, step string,
+	do func(c *store.Challenge, now int64) (done bool, err error)) (Commitment, error) {
 	for range tries {
 		c, err := s.challenge(ctx, by, nonce)
 		if err != nil {
 			return Commitment{}, err
 		}
-		if c.Commitment == "" {
-			return Commitment{}, refusal.New("commitment_refused", "the challenge has no commitment")
+		done, err := do(&c, s.o.Now().UnixMilli())
+		if err == nil && !done {
+			err = s.open(ctx, by)
 		}
-		hash, err := strategy.Commitment(nonce, salt, committed)
-		if err != nil {
+		if err == nil && !done {
+			err = s.o.Store.Change(ctx, c)
+		}
+		switch {
+		case errors.Is(err, store.ErrMoved):
+			continue
+		case err != nil:
 			return Commitment{}, err
+		case !done:
+			failpoint.Reach(step)
 		}
-		if hash != c.Commitment {
-			return Commitment{},
-				refusal.New("commitment_refused", "the revealed strategy has the hash %s, not the committed one", hash)
-		}
-		if !c.Revealed.IsZero() {
-			return commitment(c), nil
-		}
-		if err := s.open(ctx, by); err != nil {
-			return Commitment{}, err
-		}
-		if err := changed("revealed", s.o.Store.Reveal(ctx, nonce, salt, string(raw), s.o.Now())); err != nil {
-			return Commitment{}, err
-		}
+		return Commitment{Nonce: c.Nonce, Hash: c.Commitment, CommittedAt: c.Committed / 1000, Revealed: c.Revealed > 0,
+			RevealedAt: c.Revealed / 1000}, nil
 	}
 	return Commitment{}, errContended
-}
-
-// changed: a concurrent change is no error, since the caller looks again.
-func changed(step string, err error) error {
-	if errors.Is(err, store.ErrMoved) {
-		return nil
-	}
-	if err == nil {
-		failpoint.Reach(step)
-	}
-	return err
-}
-
-func commitment(c store.Challenge) Commitment {
-	answer := Commitment{Nonce: c.Nonce, Hash: c.Commitment, CommittedAt: c.Committed.Unix()}
-	if !c.Revealed.IsZero() {
-		answer.Revealed, answer.RevealedAt = true, c.Revealed.Unix()
-	}
-	return answer
 }
 
 func (s *Service) challenge(ctx context.Context, by Caller, nonce string) (store.Challenge, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/reputation"
 	"github.com/actionproof/mediator/reputation/strategy"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
 	"github.com/actionproof/mediator/test/nodetest"
 )
@@ -146,17 +147,16 @@ func TestProbes(t *testing.T) {
 		}
 		kept, err := n.Store.Challenges(t.Context(), n.Kit.Owner(t), session)
 		must(t, err)
-		pairs := make(map[int64][]string)
-		for j, p := range kept[0].Probes {
-			if ids[p.ID] || p.ID != issued.Probes[j].ID || p.Prompt != issued.Probes[j].Prompt ||
-				strings.ContainsAny(p.Prompt, "{}") {
+		check.WantEqual(t, kept[0].Asked, issued.Probes)
+		prompts := make(map[string]string)
+		for _, p := range issued.Probes {
+			if ids[p.ID] || strings.ContainsAny(p.Prompt, "{}") {
 				t.Errorf("%+v", p)
 			}
-			ids[p.ID] = true
-			pairs[p.Pair] = append(pairs[p.Pair], p.Prompt)
+			ids[p.ID], prompts[p.ID] = true, p.Prompt
 		}
-		for _, of := range pairs {
-			if len(of) != 2 || of[0] == of[1] {
+		for _, of := range kept[0].Probes {
+			if of[0] == of[1] || prompts[of[0]] == "" || prompts[of[1]] == "" || prompts[of[0]] == prompts[of[1]] {
 				t.Errorf("%q", of)
 			}
 		}

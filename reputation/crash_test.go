@@ -204,8 +204,8 @@ func TestCrash(t *testing.T) {
 		must(t, err)
 		challenges, err := kept.Challenges(t.Context(), k.Owner(t), id)
 		must(t, err)
-		if len(receipts) != 41 || len(challenges) != 1 || challenges[0].Revealed.IsZero() ||
-			len(challenges[0].Probes) != 2*reputation.ProbePairs {
+		if len(receipts) != 41 || len(challenges) != 1 || challenges[0].Revealed == 0 ||
+			len(challenges[0].Asked) != 2*reputation.ProbePairs {
 			t.Errorf("%s: %d receipts, %+v", points[i], len(receipts), challenges)
 		}
 	}

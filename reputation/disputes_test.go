@@ -431,16 +431,22 @@ func TestBrought(t *testing.T) {
 }
 
 func TestATrialThatFails(t *testing.T) {
-	c := newCourt(t)
-	ctx, now := t.Context(), c.Kit.Clock.Now()
+	ctx, path := t.Context(), filepath.Join(t.TempDir(), "reputation.db")
+	open := func(k *gatetest.Kit) *nodetest.Node {
+		s, err := store.Open(ctx, path, "")
+		must(t, err)
+		return nodetest.New(t, k, s)
+	}
+	c := &court{Node: open(gatetest.New(t))}
+	c.one, c.two = c.Agent(t, "agent:one").String(), c.Agent(t, "agent:two").String()
 	c.published(t, "sig-1")
 	s := closed(t, c.Node, "ses_a", 5)
-	must(t, c.Store.Issue(ctx,
-		store.Challenge{Nonce: "n", Owner: c.Kit.Owner(t), Session: "ses_a", Agent: "agent:worker-1", Number: 1, Issued: now,
-			Expires: now.Add(time.Minute)}, 9))
-	must(t, c.Store.Commit(ctx, "n", evidence.HashBytes(nil), now))
-	must(t, c.Store.Reveal(ctx, "n", nodetest.Salt, "no strategy", now))
+	must(t, c.Store.Issue(ctx, store.Challenge{Owner: c.Kit.Owner(t), Session: "ses_a"}, 9))
 	id := c.challenged(t, dispute.TypeTiming, s, 1)
+	must(t, c.Store.Close())
+	changed(t, path, `UPDATE challenges SET body = 'no challenge'`)
+	c.Node = open(c.Kit)
+	defer c.Store.Close()
 	c.Kit.Clock.Advance(72 * time.Hour)
 	for range 2 {
 		if err := c.Settle(ctx); err == nil {
@@ -798,6 +804,15 @@ func TestReplicaAhead(t *testing.T) {
 	}
 }
 
+// changed changes a closed store.
+func changed(t *testing.T, path, edit string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), edit)
+	must(t, errors.Join(err, db.Close()))
+}
+
 func TestALogThatWasChanged(t *testing.T) {
 	for name, edit := range map[string]string{
 		"another entry": `UPDATE steps SET step = '{}' WHERE number = 2`,
@@ -814,10 +829,7 @@ func TestALogThatWasChanged(t *testing.T) {
 			c.published(t, "s-1")
 			c.published(t, "s-2")
 			must(t, s.Close())
-			db, err := sql.Open("sqlite", path)
-			must(t, err)
-			_, err = db.ExecContext(t.Context(), edit)
-			must(t, errors.Join(err, db.Close()))
+			changed(t, path, edit)
 			s, err = store.Open(t.Context(), path, "")
 			must(t, err)
 			t.Cleanup(func() { must(t, s.Close()) })

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
-	"github.com/actionproof/mediator/reputation/strategy"
 	"github.com/actionproof/mediator/signer"
 )
 
@@ -159,39 +157,10 @@ func (s *Service) beside(ctx context.Context, key sessionKey) (challenges []auto
 	return challenges, baseline, hash, err
 }
 
-func (s *Service) challenges(ctx context.Context, key sessionKey) ([]autonomy.Challenge, error) {
+func (s *Service) challenges(ctx context.Context, key sessionKey) (all []autonomy.Challenge, err error) {
 	issued, err := s.o.Store.Challenges(ctx, key.owner, key.session)
-	if err != nil {
-		return nil, err
-	}
-	var all []autonomy.Challenge
 	for _, c := range issued {
-		one := autonomy.Challenge{Nonce: c.Nonce, Issued: c.Issued.UnixMilli(), Commitment: c.Commitment, Salt: c.Salt,
-			Probes: pairs(c.Probes)}
-		if !c.Committed.IsZero() {
-			one.Committed = c.Committed.UnixMilli()
-		}
-		if c.Strategy != "" {
-			revealed, err := strategy.Parse([]byte(c.Strategy))
-			if err != nil {
-				return nil, fmt.Errorf("the strategy of the challenge %s: %w", c.Nonce, err)
-			}
-			one.Strategy = &revealed
-		}
-		all = append(all, one)
+		all = append(all, c.Challenge)
 	}
-	return all, nil
-}
-
-func pairs(probes []store.Probe) [][2]string {
-	first := make(map[int64]string)
-	var all [][2]string
-	for _, p := range probes {
-		if other, ok := first[p.Pair]; ok {
-			all = append(all, [2]string{other, p.ID})
-			continue
-		}
-		first[p.Pair] = p.ID
-	}
-	return all
+	return all, err
 }

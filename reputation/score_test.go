@@ -143,11 +143,11 @@ func TestScoredChallenge(t *testing.T) {
 
 func TestScoredProbes(t *testing.T) {
 	for name, row := range map[string]struct {
-		answer func(p store.Probe) string
+		answer func(pair int, id string) string
 		want   float64
 	}{
-		"alike":     {func(p store.Probe) string { return gatetest.Tag("answer", int(p.Pair)) }, 1},
-		"otherwise": {func(p store.Probe) string { return gatetest.Tag(p.ID, 0) }, 0},
+		"alike":     {func(pair int, _ string) string { return gatetest.Tag("answer", pair) }, 1},
+		"otherwise": {func(_ int, id string) string { return gatetest.Tag(id, 0) }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := nodetest.New(t, gatetest.New(t), nil)
@@ -156,8 +156,12 @@ func TestScoredProbes(t *testing.T) {
 			kept, err := n.Store.Challenges(t.Context(), n.Kit.Owner(t), "ses_1")
 			must(t, err)
 			s := n.Kit.Session(t, "ses_1")
-			for _, p := range kept[0].Probes {
-				s.Call(t, func(c *interaction.Receipt) { c.Model.Probe = &interaction.Probe{ID: p.ID, Answer: row.answer(p)} })
+			for pair, ids := range kept[0].Probes {
+				for _, id := range ids {
+					s.Call(t, func(c *interaction.Receipt) {
+						c.Model.Probe = &interaction.Probe{ID: id, Answer: row.answer(pair, id)}
+					})
+				}
 			}
 			n.Delivered(t, 11, s.Receipts...)
 			got := n.Scored(t, "ses_1").Signals.Knowledge

@@ -272,6 +272,26 @@ func Storable(text string) bool { return utf8.ValidString(text) && !strings.Cont
 // One returns the first row of a query, or Schema.Missing. See [Many].
 func One[T any](ctx context.Context, d *DB, doing, query string, args ...any) (one T, err error) {
 	all, err := Many[T](ctx, d, doing, query, args...)
+	return first(d, all, err)
+}
+
+// Objects returns the rows of a query whose one column has the JSON of a T. See [Many].
+func Objects[T any](ctx context.Context, d *DB, doing, query string, args ...any) ([]T, error) {
+	texts, err := Many[string](ctx, d, doing, query, args...)
+	all := make([]T, len(texts))
+	for i, text := range texts {
+		err = errors.Join(err, json.Unmarshal([]byte(text), &all[i]))
+	}
+	return all, err
+}
+
+// Object returns the first of [Objects], or Schema.Missing.
+func Object[T any](ctx context.Context, d *DB, doing, query string, args ...any) (one T, err error) {
+	all, err := Objects[T](ctx, d, doing, query, args...)
+	return first(d, all, err)
+}
+
+func first[T any](d *DB, all []T, err error) (one T, _ error) {
 	switch {
 	case err != nil:
 		return one, err

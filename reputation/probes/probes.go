@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/actionproof/mediator/internal/strictjson"
-	"github.com/actionproof/mediator/reputation/store"
 )
 
 //go:embed probes.json
@@ -40,22 +39,30 @@ type choice struct {
 	Of   []string `json:"of,omitempty"`
 }
 
-// Draw draws pairs of probes in random order, each pair from another question.
-func Draw(pairs int, r *rand.Rand, id func() string) []store.Probe {
-	var probes []store.Probe
-	for pair, at := range r.Perm(len(bank.Questions))[:min(pairs, len(bank.Questions))] {
+// Probe is a question for an agent's model.
+type Probe struct {
+	ID     string `json:"id"`
+	Prompt string `json:"prompt"`
+}
+
+// Draw draws pairs of probes, each pair from another question. It returns the probes in random order, and the ids of
+// each pair.
+func Draw(n int, r *rand.Rand, id func() string) (asked []Probe, pairs [][2]string) {
+	for _, at := range r.Perm(len(bank.Questions))[:min(n, len(bank.Questions))] {
 		q := bank.Questions[at]
 		values := make([]string, 0, 2*len(q.Values))
 		for _, name := range slices.Sorted(maps.Keys(q.Values)) {
 			values = append(values, "{"+name+"}", q.Values[name].draw(r))
 		}
-		for _, form := range r.Perm(len(q.Forms))[:2] {
-			probes = append(probes,
-				store.Probe{ID: id(), Pair: int64(pair), Prompt: strings.NewReplacer(values...).Replace(q.Forms[form])})
+		var pair [2]string
+		for i, form := range r.Perm(len(q.Forms))[:2] {
+			pair[i] = id()
+			asked = append(asked, Probe{pair[i], strings.NewReplacer(values...).Replace(q.Forms[form])})
 		}
+		pairs = append(pairs, pair)
 	}
-	r.Shuffle(len(probes), func(i, j int) { probes[i], probes[j] = probes[j], probes[i] })
-	return probes
+	r.Shuffle(len(asked), func(i, j int) { asked[i], asked[j] = asked[j], asked[i] })
+	return asked, pairs
 }
 
 func (c choice) draw(r *rand.Rand) string {

@@ -75,21 +75,15 @@ func (s *Store) pruneSamples(ctx context.Context, last int) error {
 }
 
 func pruneSessions(t db.Tx, before time.Time) (more bool, err error) {
-	old, err := db.ManyIn[Session](t, selectSession+`WHERE updated < $1 ORDER BY updated LIMIT $2`, before, pruneChunk)
+	// A receipt that came meanwhile saves the session.
+	old, err := db.ManyIn[Session](t, `DELETE FROM sessions WHERE updated < $1 AND (owner, session) IN
+		(SELECT owner, session FROM sessions WHERE updated < $1 ORDER BY updated LIMIT $2)
+		RETURNING owner, session, agent, next`, before, pruneChunk)
 	if err != nil {
 		return false, err
 	}
 	removed := make(map[string]counts)
 	for _, one := range old {
-		// A receipt that came meanwhile saves the session.
-		n, err := t.Exec(`DELETE FROM sessions WHERE owner = $1 AND session = $2 AND updated < $3`, one.Owner, one.Session,
-			before)
-		if err != nil {
-			return false, err
-		}
-		if n == 0 {
-			continue
-		}
 		const of = ` WHERE owner = $1 AND session = $2`
 		gone := counts{sessions: 1}
 		for _, table := range []struct {
@@ -97,7 +91,6 @@ func pruneSessions(t db.Tx, before time.Time) (more bool, err error) {
 			count *int64
 		}{
 			{`DELETE FROM receipts` + of, &gone.receipts}, {`DELETE FROM forks` + of, new(int64)},
-			{`DELETE FROM probes WHERE nonce IN (SELECT nonce FROM challenges` + of + `)`, new(int64)},
 			{`DELETE FROM challenges` + of, &gone.challenges},
 		} {
 			if *table.count, err = t.Exec(table.query, one.Owner, one.Session); err != nil {
@@ -111,24 +104,18 @@ func pruneSessions(t db.Tx, before time.Time) (more bool, err error) {
 
 // pruneChallenges removes old challenges of sessions without receipts.
 func pruneChallenges(t db.Tx, before time.Time) (more bool, err error) {
-	old, err := db.ManyIn[Challenge](t, selectChallenge+`AS c WHERE issued < $1 AND NOT EXISTS
-		(SELECT 1 FROM sessions AS s WHERE s.owner = c.owner AND s.session = c.session) ORDER BY issued
-		LIMIT $2`, before, challengeChunk)
+	owners, err := db.ManyIn[string](t, `DELETE FROM challenges WHERE nonce IN
+		(SELECT nonce FROM challenges AS c WHERE issued < $1 AND NOT EXISTS
+		(SELECT 1 FROM sessions AS s WHERE s.owner = c.owner AND s.session = c.session) ORDER BY issued LIMIT $2)
+		RETURNING owner`, before, challengeChunk)
 	if err != nil {
 		return false, err
 	}
 	removed := make(map[string]counts)
-	for _, c := range old {
-		if _, err := t.Exec(`DELETE FROM probes WHERE nonce = $1`, c.Nonce); err != nil {
-			return false, err
-		}
-		n, err := t.Exec(`DELETE FROM challenges WHERE nonce = $1`, c.Nonce)
-		if err != nil {
-			return false, err
-		}
-		removed[c.Owner] = removed[c.Owner].plus(counts{challenges: n})
+	for _, owner := range owners {
+		removed[owner] = removed[owner].plus(counts{challenges: 1})
 	}
-	return len(old) == challengeChunk, discount(t, removed)
+	return len(owners) == challengeChunk, discount(t, removed)
 }
 
 type counts struct{ sessions, receipts, challenges int64 }

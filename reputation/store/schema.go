@@ -3,7 +3,7 @@ package store
 import "github.com/actionproof/mediator/internal/db"
 
 var schema = db.Schema{
-	Name: "actionproof_reputation", Version: 8, Tables: tables, Missing: ErrNotFound,
+	Name: "actionproof_reputation", Version: 9, Tables: tables, Missing: ErrNotFound,
 	Forgets: "the receipts of all owners, the commitments of agents, the logs behind their reputations, and all disputes",
 }
 
@@ -51,29 +51,16 @@ CREATE TABLE forks ( -- the first contradiction of a session
 	PRIMARY KEY (owner, session)
 );
 CREATE TABLE challenges (
-	nonce      TEXT PRIMARY KEY,
-	owner      TEXT NOT NULL,
-	session    TEXT NOT NULL,
-	agent      TEXT NOT NULL,
-	number     BIGINT NOT NULL, -- in its session, from 1, so that replicas cannot issue the same
-	issued     BIGINT NOT NULL,
-	expires    BIGINT NOT NULL, -- end of the time to commit
-	commitment TEXT NOT NULL,
-	committed  BIGINT NOT NULL,
-	revealed   BIGINT NOT NULL,
-	salt       TEXT NOT NULL,
-	strategy   TEXT NOT NULL,   -- canonical JSON
+	nonce   TEXT PRIMARY KEY,
+	owner   TEXT NOT NULL,
+	session TEXT NOT NULL,
+	number  BIGINT NOT NULL,
+	version BIGINT NOT NULL,
+	issued  BIGINT NOT NULL,
+	body    TEXT NOT NULL, -- the Challenge, JSON
 	UNIQUE (owner, session, number)
 );
 CREATE INDEX challenges_issued ON challenges (issued);
-CREATE TABLE probes (
-	id     TEXT PRIMARY KEY,
-	nonce  TEXT NOT NULL,   -- of the challenge
-	place  BIGINT NOT NULL, -- in the answer
-	pair   BIGINT NOT NULL, -- probes of one pair ask the same
-	prompt TEXT NOT NULL
-);
-CREATE INDEX probes_nonce ON probes (nonce);
 CREATE TABLE used ( -- caller tokens
 	id      TEXT PRIMARY KEY,
 	expires BIGINT NOT NULL

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/reputation/autonomy"
+	"github.com/actionproof/mediator/reputation/probes"
 	"github.com/actionproof/mediator/reputation/store"
+	"github.com/actionproof/mediator/reputation/strategy"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
 )
@@ -192,43 +195,43 @@ func TestAtOnce(t *testing.T) {
 func TestChallenges(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
+		ms := start.UnixMilli()
 		c := store.Challenge{
-			Nonce: "n1", Owner: "o", Session: "s", Agent: "agent:a", Number: 1, Issued: start, Expires: start.Add(time.Minute),
-			Probes: []store.Probe{{ID: "p2", Pair: 0, Prompt: "?"}, {ID: "p1", Pair: 0, Prompt: "??"}},
+			Challenge: autonomy.Challenge{Nonce: "n1", Issued: ms, Probes: [][2]string{{"p1", "p2"}}},
+			Owner:     "o", Session: "s", Agent: "agent:a", Number: 1, Expires: ms + 1000,
+			Asked: []probes.Probe{{ID: "p2", Prompt: "?"}, {ID: "p1", Prompt: "??"}},
 		}
 		must(t, one.Issue(ctx, c, 100))
 		other := c
-		other.Nonce, other.Probes = "n2", nil
+		other.Nonce, other.Asked = "n2", nil
 		wantErr(t, two.Issue(ctx, other, 100), store.ErrMoved)
 		other.Number = 2
 		must(t, two.Issue(ctx, other, 100))
-		wantErr(t, one.Reveal(ctx, "n1", "salt", "{}", start), store.ErrMoved)
-		must(t, one.Commit(ctx, "n1", "h", start.Add(time.Second)))
-		wantErr(t, two.Commit(ctx, "n1", "h", start), store.ErrMoved)
-		wantErr(t, two.Commit(ctx, "none", "h", start), store.ErrMoved)
-		must(t, two.Reveal(ctx, "n1", "salt", "{}", start.Add(2*time.Second)))
-		wantErr(t, one.Reveal(ctx, "n1", "salt", "{}", start), store.ErrMoved)
+		c.Commitment, c.Committed = "h", ms+1
+		must(t, one.Change(ctx, c))
+		wantErr(t, two.Change(ctx, c), store.ErrMoved)
+		wantErr(t, two.Change(ctx, store.Challenge{}), store.ErrMoved)
+		c.Version, c.Revealed, c.Salt = 1, ms+2, "salt"
+		c.Strategy = &strategy.Strategy{Model: "m", Tools: []string{}, Hosts: []string{}}
+		must(t, two.Change(ctx, c))
+		wantErr(t, one.Change(ctx, c), store.ErrMoved)
+		c.Version = 2
 
 		all, err := one.Challenges(ctx, "o", "s")
 		must(t, err)
-		c.Commitment, c.Committed, c.Revealed, c.Salt, c.Strategy = "h", start.Add(time.Second), start.Add(2*time.Second),
-			"salt", "{}"
-		if len(all) != 2 || fmt.Sprint(all[0]) != fmt.Sprint(c) || fmt.Sprint(all[1]) != fmt.Sprint(other) {
-			t.Errorf("%+v", all)
-		}
+		check.WantEqual(t, all, []store.Challenge{c, other})
 		got, err := two.Challenge(ctx, "n2")
 		must(t, err)
-		if fmt.Sprint(got) != fmt.Sprint(other) {
-			t.Errorf("%+v", got)
-		}
+		check.WantEqual(t, got, other)
 		_, err = two.Challenge(ctx, "none")
 		wantErr(t, err, store.ErrNotFound)
 		for _, row := range []struct {
 			c    store.Challenge
 			open bool
 		}{
-			{store.Challenge{Expires: start.Add(1)}, true}, {store.Challenge{Expires: start}, false},
-			{store.Challenge{Commitment: "h"}, true}, {store.Challenge{Commitment: "h", Revealed: start}, false},
+			{store.Challenge{Expires: ms + 1}, true}, {store.Challenge{Expires: ms}, false},
+			{store.Challenge{Challenge: autonomy.Challenge{Commitment: "h"}}, true},
+			{store.Challenge{Challenge: autonomy.Challenge{Commitment: "h"}, Revealed: ms}, false},
 		} {
 			if row.c.Open(start) != row.open {
 				t.Errorf("%+v", row)
@@ -329,6 +332,11 @@ func TestOldSamples(t *testing.T) {
 	})
 }
 
+func challenge(nonce, session string, issued time.Time) store.Challenge {
+	return store.Challenge{Challenge: autonomy.Challenge{Nonce: nonce, Issued: issued.UnixMilli()}, Owner: "o",
+		Session: session, Number: 1}
+}
+
 func TestPrune(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -336,16 +344,10 @@ func TestPrune(t *testing.T) {
 			a := addition(fmt.Sprintf("s%02d", i), 1, 3)
 			a.At = start.Add(time.Duration(i) * time.Second)
 			must(t, one.Append(ctx, a))
-			must(t, one.Issue(ctx, store.Challenge{
-				Nonce: "n" + a.Session, Owner: "o", Session: a.Session, Number: 1, Issued: start, Expires: start,
-				Probes: []store.Probe{{ID: "p" + a.Session}},
-			}, 100))
+			must(t, one.Issue(ctx, challenge("n"+a.Session, a.Session, start), 100))
 		}
-		must(t, one.Issue(ctx,
-			store.Challenge{Nonce: "lone", Owner: "o", Session: "lone", Number: 1, Issued: start, Expires: start}, 100))
-		must(t, one.Issue(ctx,
-			store.Challenge{Nonce: "new", Owner: "o", Session: "new", Number: 1, Issued: start.Add(time.Hour), Expires: start},
-			100))
+		must(t, one.Issue(ctx, challenge("lone", "lone", start), 100))
+		must(t, one.Issue(ctx, challenge("new", "new", start.Add(time.Hour)), 100))
 		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "s00", Number: 1, Token: "other"}, start))
 		must(t, two.Prune(ctx, store.Old{Sessions: start.Add(35 * time.Second), Tokens: start, Samples: 100}))
 		for i := range 40 {
@@ -365,7 +367,7 @@ func TestPrune(t *testing.T) {
 		_, err = one.Challenge(ctx, "new")
 		must(t, err)
 		// Six challenges are left, and count.
-		more := store.Challenge{Nonce: "more", Owner: "o", Session: "more", Number: 1, Issued: start, Expires: start}
+		more := challenge("more", "more", start)
 		wantErr(t, two.Issue(ctx, more, 6), store.ErrFull)
 		_, err = one.Challenge(ctx, "more")
 		wantErr(t, err, store.ErrNotFound)

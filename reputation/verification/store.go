@@ -161,36 +161,14 @@ func (s *Store) Begin(ctx context.Context, session Session, perSubject, total in
 	})
 }
 
-// objects returns the rows of a query, each the JSON of a T.
-func objects[T any](ctx context.Context, s *Store, doing, query string, args ...any) ([]T, error) {
-	texts, err := db.Many[string](ctx, s.db, doing, query, args...)
-	all := make([]T, len(texts))
-	for i, text := range texts {
-		err = errors.Join(err, json.Unmarshal([]byte(text), &all[i]))
-	}
-	return all, err
-}
-
-// object returns the first row of a query, the JSON of a T, or ErrNotFound.
-func object[T any](ctx context.Context, s *Store, doing, query string, args ...any) (one T, err error) {
-	all, err := objects[T](ctx, s, doing, query, args...)
-	switch {
-	case err != nil:
-		return one, err
-	case len(all) == 0:
-		return one, ErrNotFound
-	}
-	return all[0], nil
-}
-
 // Session returns a session, or ErrNotFound.
 func (s *Store) Session(ctx context.Context, id string) (Session, error) {
-	return object[Session](ctx, s, "read the verification", `SELECT body FROM sessions WHERE id = $1`, id)
+	return db.Object[Session](ctx, s.db, "read the verification", `SELECT body FROM sessions WHERE id = $1`, id)
 }
 
 // Newest returns the caller's latest session, or ErrNotFound.
 func (s *Store) Newest(ctx context.Context, by Caller) (Session, error) {
-	return object[Session](ctx, s, "read the verification",
+	return db.Object[Session](ctx, s.db, "read the verification",
 		`SELECT body FROM sessions WHERE subject = $1 AND session = $2 ORDER BY opened DESC, id DESC LIMIT 1`, by.Subject,
 		by.Session)
 }
@@ -279,14 +257,14 @@ var literally = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
 // Search returns plugins with the query in name, description or DID, ordered by name, at most limit.
 func (s *Store) Search(ctx context.Context, query string, limit int) ([]Plugin, error) {
-	return objects[Plugin](ctx, s, "search plugins",
+	return db.Objects[Plugin](ctx, s.db, "search plugins",
 		`SELECT body FROM plugins WHERE searched LIKE $1 ESCAPE '!' ORDER BY name, did LIMIT $2`,
 		"%"+literally.Replace(strings.ToLower(query))+"%", limit)
 }
 
 // Plugin returns a plugin, or ErrNotFound.
 func (s *Store) Plugin(ctx context.Context, did string) (Plugin, error) {
-	return object[Plugin](ctx, s, "read the plugin", `SELECT body FROM plugins WHERE did = $1`, did)
+	return db.Object[Plugin](ctx, s.db, "read the plugin", `SELECT body FROM plugins WHERE did = $1`, did)
 }
 
 // RegisteredFor is the time for which an agent stays registered after a passed verification.
