@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
@@ -13,7 +14,7 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// Options configure a [Cache]. Only Accepts is optional.
+// Options configure a [Cache]. Only Accepts and Metrics are optional.
 type Options struct {
 	// Ask asks the node for a token of the sidecar's agent.
 	Ask func(ctx context.Context) (token string, err error)
@@ -22,6 +23,7 @@ type Options struct {
 	Accepts func(kid string) bool
 	Now     func() time.Time
 	Log     *zap.Logger
+	Metrics prometheus.Registerer
 }
 
 const (
@@ -55,7 +57,7 @@ type Cache struct {
 
 // New makes an empty cache. Close it.
 func New(o Options) *Cache {
-	c := &Cache{o: o, metrics: newMetrics()}
+	c := &Cache{o: o, metrics: newMetrics(o.Metrics)}
 	c.life, c.stop = context.WithCancel(context.Background())
 	return c
 }
@@ -81,10 +83,10 @@ func (c *Cache) Forget() {
 func (c *Cache) Token(ctx context.Context, maxAge time.Duration) string {
 	s := c.State(ctx, maxAge)
 	if s.Token == "" {
-		c.metrics.posts.WithLabelValues("missing").Inc()
+		c.metrics.missing.Inc()
 		return ""
 	}
-	c.metrics.posts.WithLabelValues("sent").Inc()
+	c.metrics.sent.Inc()
 	c.metrics.signed.Set(float64(s.Issued.Unix()))
 	return s.Token
 }
@@ -163,14 +165,14 @@ func (c *Cache) ask(asked chan struct{}) {
 	c.notBefore = c.o.Now().Add(pause)
 	failedBefore := c.failed != nil
 	if c.failed = err; err != nil {
-		c.metrics.questions.WithLabelValues("failed").Inc()
+		c.metrics.failed.Inc()
 		if !failedBefore {
 			c.o.Log.Warn("the node gives no reputation; posts are decided without it once the last one has ended",
 				zap.Error(err))
 		}
 		return
 	}
-	c.metrics.questions.WithLabelValues("fetched").Inc()
+	c.metrics.fetched.Inc()
 	if failedBefore {
 		c.o.Log.Info("the node gives reputations again")
 	}

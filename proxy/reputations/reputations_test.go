@@ -26,6 +26,7 @@ type node struct {
 	kit      *gatetest.Kit
 	lifetime time.Duration
 	ahead    time.Duration // of the right time
+	metrics  *prometheus.Registry
 
 	mu    sync.Mutex
 	asked int
@@ -37,7 +38,7 @@ type node struct {
 func newNode(t testing.TB) *node {
 	k := gatetest.NewAt(t, time.Now(), gatetest.Autonomous)
 	k.Appraise(t)
-	return &node{t: t, kit: k, lifetime: accrual.Lifetime}
+	return &node{t: t, kit: k, lifetime: accrual.Lifetime, metrics: prometheus.NewPedanticRegistry()}
 }
 
 func (n *node) Reputation(ctx context.Context) (string, error) {
@@ -78,7 +79,7 @@ const agent, age = "agent:worker-1", 10 * time.Minute
 func bubble(t *testing.T, test func(t *testing.T, n *node, c *reputations.Cache)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(t)
-		c := reputations.New(reputations.Options{Ask: n.Reputation, Now: time.Now, Log: zap.NewNop()})
+		c := reputations.New(reputations.Options{Ask: n.Reputation, Now: time.Now, Log: zap.NewNop(), Metrics: n.metrics})
 		defer c.Close()
 		test(t, n, c)
 	})
@@ -289,11 +290,9 @@ func TestTokensThatAreNone(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	bubble(t, func(t *testing.T, n *node, c *reputations.Cache) {
-		r := prometheus.NewPedanticRegistry()
-		check.Must(t, c.Register(r))
 		wants := func(fetched, failed, sent, missing int, signed time.Time) {
 			t.Helper()
-			families, err := r.Gather()
+			families, err := n.metrics.Gather()
 			check.Must(t, err)
 			got := make(map[string]int)
 			for _, f := range families {

@@ -46,10 +46,10 @@ func (p *sidecar) addObserver() (err error) {
 	return err
 }
 
-func (p *sidecar) openNode() error {
+func (p *sidecar) openNode() {
 	c := p.config
 	if c.Reputation == nil {
-		return nil
+		return
 	}
 	over, base := p.Client(c.Reputation.Peer)
 	to := client.New(base, over)
@@ -61,10 +61,9 @@ func (p *sidecar) openNode() error {
 	p.node = node.New(at)
 	p.reputations = reputations.New(reputations.Options{
 		Ask: func(ctx context.Context) (string, error) { return p.askReputation(ctx, to) }, Accepts: p.accepts,
-		Now: time.Now, Log: p.Log,
+		Now: time.Now, Log: p.Log, Metrics: p.Metrics,
 	})
 	p.sender.Register(p.Metrics)
-	return p.reputations.Register(p.Metrics)
 }
 
 // askReputation asks the node for a token of the agent that the control plane can verify.

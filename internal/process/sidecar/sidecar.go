@@ -274,9 +274,7 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 	if err := p.openReceipts(ctx); err != nil {
 		return err
 	}
-	if err := p.openNode(); err != nil {
-		return err
-	}
+	p.openNode()
 	group.Go(func() error { prune(ctx, p.record, p.Log); return nil })
 	if p.sender != nil {
 		group.Go(func() error { p.sender.Run(ctx); return nil })
