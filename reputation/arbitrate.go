@@ -11,19 +11,13 @@ import (
 
 // Arbitrate takes an arbiter's decision of a general dispute. The one that makes a majority resolves it. Repeating the
 // same token is allowed.
-func (s *Service) Arbitrate(ctx context.Context, id, token string) (Dispute, error) {
-	if err := s.arbitrate(ctx, id, token); err != nil {
-		return Dispute{}, s.refused(Spoken{}, err)
-	}
-	return s.Dispute(ctx, id)
-}
-
-func (s *Service) arbitrate(ctx context.Context, id, token string) error {
+func (s *Service) Arbitrate(ctx context.Context, id, token string) (answer Dispute, err error) {
+	defer s.refuses(Spoken{}, &err)
 	switch {
 	case s.o.Disputes == nil:
-		return errOff
+		return answer, errOff
 	case s.arbiters == nil:
-		return refusal.New("not_configured", "the node has no arbiters")
+		return answer, refusal.New("not_configured", "the node has no arbiters")
 	}
 	d, hash := s.o.Disputes, evidence.HashToken(token)
 	var ids []string
@@ -32,18 +26,18 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 	}
 	book, err := s.openBook(ctx)
 	if err != nil {
-		return err
+		return answer, err
 	}
 	if state, _ := book.Dispute(id); state.Has(hash) {
-		return nil
+		return s.Dispute(ctx, id)
 	}
 	decision, err := evidence.Open(s.arbiters, dispute.DecisionKind, token, evidence.Expected{
 		Issuers: ids, Audiences: []string{d.Audience}, KeyIDs: ids, MaxAge: dispute.DecisionLifetime,
 	})
 	if err := cmp.Or(book.Err(), err); err != nil {
-		return err
+		return answer, err
 	}
-	return s.step(ctx, func(t *turn) error {
+	err = s.step(ctx, func(t *turn) error {
 		if state, _ := t.Dispute(id); !state.Has(hash) {
 			vote, err := t.Vote(id, d.Court, decision, t.now)
 			if err == nil {
@@ -58,4 +52,8 @@ func (s *Service) arbitrate(ctx context.Context, id, token string) error {
 		}
 		return nil
 	}, dispute.RowsOf("", id)...)
+	if err != nil {
+		return answer, err
+	}
+	return s.Dispute(ctx, id)
 }

@@ -72,15 +72,8 @@ func (c *clock) believe(r glance) {
 
 // SetBack sets the log's time back by the operator's statement of the right time, after a clock that was wrong for long
 // has dated entries in the future. It returns the state of the log.
-func (s *Service) SetBack(ctx context.Context, token string) (accrual.Log, error) {
-	log, err := s.setBack(ctx, token)
-	if err != nil {
-		return log, s.refused(Spoken{}, err)
-	}
-	return log, nil
-}
-
-func (s *Service) setBack(ctx context.Context, token string) (log accrual.Log, err error) {
+func (s *Service) SetBack(ctx context.Context, token string) (log accrual.Log, err error) {
+	defer s.refuses(Spoken{}, &err)
 	switch {
 	case s.o.Disputes == nil:
 		return log, errOff

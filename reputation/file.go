@@ -33,21 +33,14 @@ type Dispute struct {
 }
 
 // File opens a dispute. Filing the same document again is allowed.
-func (s *Service) File(ctx context.Context, from Spoken) (Dispute, error) {
-	id, err := s.file(ctx, from)
-	if err != nil {
-		return Dispute{}, s.refused(from, err)
-	}
-	return s.Dispute(ctx, id)
-}
-
-func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) {
+func (s *Service) File(ctx context.Context, from Spoken) (answer Dispute, err error) {
+	defer s.refuses(from, &err)
 	if s.o.Disputes == nil {
-		return "", errOff
+		return answer, errOff
 	}
 	filing, err := dispute.ParseFiling(from.Document)
 	if err != nil {
-		return "", err
+		return answer, err
 	}
 	kind := interaction.StatesChallenge
 	if filing.Contract != nil {
@@ -55,28 +48,29 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 	}
 	author, document, err := s.said(from, kind, filing.Document())
 	if err != nil {
-		return "", err
+		return answer, err
 	}
 	filed := dispute.Filed{Filing: filing}
 	if filed.By, err = s.by(ctx, author); err != nil {
-		return "", err
+		return answer, err
 	}
 	brought, err := s.brought(ctx, filing)
 	if err != nil {
-		return "", err
+		return answer, err
 	}
 	book, err := s.openBook(ctx)
 	if err != nil {
-		return "", err
+		return answer, err
 	}
 	held, err := s.held(ctx, book.Named(filing))
 	if err := cmp.Or(book.Err(), err); err != nil {
-		return "", err
+		return answer, err
 	}
 	for _, r := range append(held, brought...) {
 		filed.Receipts = append(filed.Receipts, r.known())
 	}
-	return id, s.step(ctx, func(t *turn) error {
+	var id string
+	err = s.step(ctx, func(t *turn) error {
 		var e *dispute.Entry
 		var refused error
 		if id, e, refused = t.File(s.o.Disputes.Rules, filed, t.now); e == nil {
@@ -90,6 +84,10 @@ func (s *Service) file(ctx context.Context, from Spoken) (id string, err error) 
 		}
 		return t.Add(*e, store.Document{ID: filingDocument + id, Text: document})
 	}, book.RowsOf(filing)...)
+	if err != nil {
+		return answer, err
+	}
+	return s.Dispute(ctx, id)
 }
 
 func (s *Service) brought(ctx context.Context, f dispute.Filing) (all []shown, err error) {

@@ -29,40 +29,37 @@ const (
 )
 
 // Publish publishes a signal. Publishing the same signal again is allowed.
-func (s *Service) Publish(ctx context.Context, from Spoken) (Signal, error) {
-	id, err := s.publish(ctx, from)
-	if err != nil {
-		return Signal{}, s.refused(from, err)
-	}
-	return s.Signal(ctx, id)
-}
-
-func (s *Service) publish(ctx context.Context, from Spoken) (id string, err error) {
+func (s *Service) Publish(ctx context.Context, from Spoken) (answer Signal, err error) {
+	defer s.refuses(from, &err)
 	if s.o.Disputes == nil {
-		return "", errOff
+		return answer, errOff
 	}
 	signal, err := dispute.ParseSignal(from.Document)
 	if err != nil {
-		return "", err
+		return answer, err
 	}
 	author, document, err := s.said(from, interaction.StatesSignal, signal)
 	if err != nil {
-		return "", err
+		return answer, err
 	}
 	p := dispute.Publication{Signal: signal}
 	if p.By, err = s.by(ctx, author); err != nil {
-		return "", err
+		return answer, err
 	}
 	if err := s.look(ctx, author, &p); err != nil {
-		return "", err
+		return answer, err
 	}
-	return signal.SignalID, s.step(ctx, func(t *turn) error {
+	err = s.step(ctx, func(t *turn) error {
 		e, err := t.Publish(s.o.Disputes.Rules, p, t.now)
 		if err != nil || e == nil {
 			return err
 		}
 		return t.Add(*e, store.Document{ID: signalDocument + signal.SignalID, Text: document})
 	}, dispute.RowsOf(signal.SignalID, "", signal.AgentID)...)
+	if err != nil {
+		return answer, err
+	}
+	return s.Signal(ctx, signal.SignalID)
 }
 
 // Kinds of documents, the first parts of their ids.

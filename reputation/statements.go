@@ -89,12 +89,15 @@ func (s *Service) stated(from Spoken, kind string, d dispute.Document) error {
 	return c.States(kind, hash)
 }
 
-func (s *Service) refused(from Spoken, err error) error {
-	s.metrics.statements.WithLabelValues(problem.DetailsOf(err).Code).Inc()
-	fields := []zap.Field{zap.Error(err)}
+// refuses counts and logs an error of a call about a document or a decision.
+func (s *Service) refuses(from Spoken, err *error) {
+	if *err == nil {
+		return
+	}
+	s.metrics.statements.WithLabelValues(problem.DetailsOf(*err).Code).Inc()
+	fields := []zap.Field{zap.Error(*err)}
 	if from.By != nil {
 		fields = append(fields, zap.String("owner", from.By.Owner), zap.String("agent", from.By.Agent))
 	}
 	s.strangers.Warn("a signal or a dispute was refused", fields...)
-	return err
 }
