@@ -246,41 +246,48 @@ func (s *Service) enterOf(ctx context.Context, owner string) error {
 
 // enter skips a session for good if its receipts are no longer trusted.
 func (s *Service) enter(ctx context.Context, one store.Session) error {
-	scored, err := s.scored(ctx, one)
+	scored, sample, err := s.scored(ctx, one)
 	if err == nil {
-		return s.enterScored(ctx, one, scored)
+		return s.enterScored(ctx, one, scored, sample)
 	}
 	var refused *refusal.Refusal
 	if !errors.As(err, &refused) || refused.Code() == errBusy.Code() || refused.Code() == "owner_unknown" {
 		return err
 	}
-	return s.passOver(ctx, one, err)
+	return s.passOver(ctx, one, "", err)
 }
 
-// scored returns the log's score of a closed session, or [store.ErrMoved] if the session has changed.
-func (s *Service) scored(ctx context.Context, one store.Session) (*accrual.Session, error) {
+// scored returns the log's score of a closed session, and its sample, or [store.ErrMoved] if the session has changed.
+func (s *Service) scored(ctx context.Context, one store.Session) (scored *accrual.Session, sample string, err error) {
 	r, release, err := s.read(ctx, one)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer release()
 	if r.measured.Len()+1 != one.Next || !r.measured.Closed() {
-		return nil, store.ErrMoved
+		return nil, "", store.ErrMoved
 	}
 	challenges, baseline, hash, err := s.beside(ctx, r.key)
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	if taken := r.measured.Sample(); len(taken.Models) > 0 {
+		text, err := json.Marshal(taken)
+		if err != nil {
+			return nil, "", err
+		}
+		sample = string(text)
 	}
 	c := autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline))
 	return &accrual.Session{
 		ID: one.Session, EventID: r.measured.Event(), Score: accrual.Round(c.Composite),
 		Coverage:    accrual.Round(c.Coverage.Share),
 		ScoringHash: c.ScoringHash, Interactions: c.N, Hosts: c.ModelHosts,
-	}, nil
+	}, sample, nil
 }
 
 // enterScored enters a session unless the log has the same already.
-func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session) error {
+func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session, sample string) error {
 	a, release, err := s.account(ctx, accrual.Agent{Owner: one.Owner, Subject: one.Agent})
 	if err != nil {
 		return err
@@ -289,12 +296,12 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 	entry, err := a.goOn(accrual.Entry{At: s.o.Now().Unix(), Session: scored})
 	switch {
 	case err != nil:
-		return s.passOver(ctx, one, err)
+		return s.passOver(ctx, one, sample, err)
 	case entry == nil:
-		return s.o.Store.Enter(ctx, one, nil)
+		return s.o.Store.Enter(ctx, one, sample, nil)
 	}
 	failpoint.Reach("session scored")
-	if err := s.o.Store.Enter(ctx, one, entry); err != nil {
+	if err := s.o.Store.Enter(ctx, one, sample, entry); err != nil {
 		a.log = nil // its last entry may not have been stored
 		return err
 	}
@@ -303,8 +310,8 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 }
 
 // passOver marks a session as handled although no log takes it.
-func (s *Service) passOver(ctx context.Context, one store.Session, because error) error {
+func (s *Service) passOver(ctx context.Context, one store.Session, sample string, because error) error {
 	s.o.Log.Warn("a closed session was not entered in the log of its agent",
 		zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(because))
-	return s.o.Store.Enter(ctx, one, nil)
+	return s.o.Store.Enter(ctx, one, sample, nil)
 }

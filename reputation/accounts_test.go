@@ -74,8 +74,7 @@ func TestReputation(t *testing.T) {
 		t.Errorf("%+v; the score is %v, %v", c, score.Composite, score.Coverage.Share)
 	}
 	for range 2 {
-		must(t, n.Enter(ctx))
-		must(t, n.Sample(ctx)) // a baseline that comes later changes nothing that was entered
+		n.Sampled(t) // a baseline that comes later changes nothing that was entered
 	}
 	if again := reputed(t, n); again.ID != c.ID {
 		t.Errorf("it was entered again: %+v", again)
@@ -168,10 +167,10 @@ func TestReputationsThatAreRefused(t *testing.T) {
 			}
 			due, err := s.Unentered(t.Context(), n.Kit.Owner(t), 2)
 			must(t, err)
-			must(t, s.Enter(t.Context(), due[0], &entries[0]))
+			must(t, s.Enter(t.Context(), due[0], "", &entries[0]))
 			bad := entries[0]
 			edit(&bad)
-			must(t, s.Enter(t.Context(), due[1], &bad))
+			must(t, s.Enter(t.Context(), due[1], "", &bad))
 			if got, err := of.Reputation(t.Context(), n.Kit.Agent(t).String()); err == nil {
 				t.Errorf("%s", got.Reputation)
 			}

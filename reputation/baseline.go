@@ -20,23 +20,10 @@ const (
 	maxSamples = 1000
 	// baselineEvery is the age at which a baseline is replaced, unless the samples have grown by a tenth.
 	baselineEvery = time.Hour
-	sampleChunk   = 64
 )
 
-// Sample takes one sample of each closed session, and makes a baseline for each owner with enough new samples.
-func (s *Service) Sample(ctx context.Context) error {
-	for more := true; more; {
-		closed, err := s.o.Store.Unsampled(ctx, sampleChunk)
-		if err != nil {
-			return err
-		}
-		for _, one := range closed {
-			if err := s.sampleOf(ctx, one); err != nil {
-				return fmt.Errorf("the session %.80q: %w", one.Session, err)
-			}
-		}
-		more = len(closed) == sampleChunk
-	}
+// Baselines makes a baseline for each owner with enough new samples.
+func (s *Service) Baselines(ctx context.Context) error {
 	grown, err := s.o.Store.Grown(ctx)
 	if err != nil {
 		return err
@@ -47,32 +34,6 @@ func (s *Service) Sample(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// sampleOf takes no sample of a session that is no longer trusted or names no model.
-func (s *Service) sampleOf(ctx context.Context, one store.Session) error {
-	sample := store.Sample{Owner: one.Owner, Session: one.Session, Closed: one.Updated}
-	read, release, err := s.read(ctx, one)
-	var refused *refusal.Refusal
-	switch {
-	case err == nil:
-		defer release()
-		taken := read.measured.Sample()
-		if len(taken.Models) > 0 {
-			text, err := json.Marshal(taken)
-			if err != nil {
-				return err
-			}
-			sample.Text = string(text)
-		}
-	case errors.As(err, &refused) && refused.Code() != errBusy.Code():
-		s.o.Log.Warn("a closed session has no sample",
-			zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(err))
-	default:
-		return err
-	}
-	failpoint.Reach("sample taken")
-	return s.o.Store.AddSample(ctx, sample)
 }
 
 func (s *Service) baselineOf(ctx context.Context, g store.Grown) error {

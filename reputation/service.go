@@ -225,14 +225,14 @@ const (
 	keptTokens = time.Hour
 )
 
-// Run enters and samples closed sessions, makes baselines, settles disputes and prunes, until ctx ends.
+// Run enters closed sessions, makes baselines, settles disputes and prunes, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	var pruned time.Time
 	work := func() {
 		if err := s.Enter(ctx); err != nil && ctx.Err() == nil {
 			s.o.Log.Error("some closed sessions were not entered in the logs of their agents", zap.Error(err))
 		}
-		if err := s.Sample(ctx); err != nil && ctx.Err() == nil {
+		if err := s.Baselines(ctx); err != nil && ctx.Err() == nil {
 			s.o.Log.Error("the baselines were not made", zap.Error(err))
 		}
 		if now := s.o.Now(); now.Sub(pruned) >= pruneEvery {

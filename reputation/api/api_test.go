@@ -253,7 +253,7 @@ func TestAPI(t *testing.T) {
 	if len(received.Sessions) != 1 || received.Sessions[0].Next != 11 {
 		t.Errorf("%+v", received)
 	}
-	must(t, n.Sample(t.Context()))
+	n.Sampled(t)
 
 	var scored struct {
 		Score autonomy.Claims

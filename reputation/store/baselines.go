@@ -7,11 +7,11 @@ import (
 	"github.com/actionproof/mediator/internal/db"
 )
 
-// Sample is a closed session's contribution to its owner's baselines.
+// Sample is a closed session's contribution to its owner's baselines; see [Store.Enter].
 type Sample struct {
 	Owner, Session string
 	Closed         time.Time
-	Text           string // JSON; empty without a sample
+	Text           string // JSON
 }
 
 // Baseline is a snapshot of an owner's sessions.
@@ -21,30 +21,6 @@ type Baseline struct {
 	Made        time.Time
 	Samples     int64
 	Document    string
-}
-
-// Unsampled returns closed sessions without a sample, earliest first, at most limit.
-func (s *Store) Unsampled(ctx context.Context, limit int) ([]Session, error) {
-	return db.Many[Session](ctx, s.db, "read the closed sessions",
-		selectSession+`WHERE closed > 0 AND sampled = 0 ORDER BY closed LIMIT $1`, limit)
-}
-
-// AddSample keeps the sample of a session. A second sample is ignored.
-func (s *Store) AddSample(ctx context.Context, one Sample) error {
-	return s.db.Write(ctx, "keep the sample", func(t db.Tx) error {
-		n, err := t.Exec(`UPDATE sessions SET sampled = 1 WHERE owner = $1 AND session = $2 AND sampled = 0`, one.Owner,
-			one.Session)
-		if err != nil || n == 0 || one.Text == "" {
-			return err
-		}
-		if _, err := t.Exec(
-			`INSERT INTO samples (owner, session, closed, sample) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-			one.Owner, one.Session, one.Closed, one.Text); err != nil {
-			return err
-		}
-		_, err = t.Exec(`UPDATE owners SET samples = samples + 1 WHERE owner = $1`, one.Owner)
-		return err
-	})
 }
 
 // Samples returns the samples of an owner's last closed sessions, at most limit, in the order of closing.

@@ -22,20 +22,30 @@ func (s *Store) Unentered(ctx context.Context, owner string, limit int) ([]Sessi
 		owner, limit)
 }
 
-// Enter marks a session as entered and adds its entry (or none) to a log, both or neither. It returns [ErrMoved] if the
-// session was entered or changed, or the log has gone on.
-func (s *Store) Enter(ctx context.Context, of Session, e *Entry) error {
+// Enter marks a session as entered, and adds its entry (or none) to a log and its sample (unless empty) to those of its
+// owner, or does nothing. A second sample is ignored. It returns [ErrMoved] if the session was entered or changed, or
+// the log has gone on.
+func (s *Store) Enter(ctx context.Context, of Session, sample string, e *Entry) error {
 	return s.db.Write(ctx, "enter the session", func(t db.Tx) error {
 		err := t.One(ErrMoved,
 			`UPDATE sessions SET entered = next WHERE owner = $1 AND session = $2 AND next = $3 AND closed > 0 AND forked = 0
 				AND entered < next`,
 			of.Owner, of.Session, of.Next)
-		if err != nil || e == nil {
+		if err == nil && e != nil {
+			err = t.One(ErrMoved,
+				`INSERT INTO entries (agent, number, head, entry) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+				e.Agent, e.Number, e.Head, e.Text)
+		}
+		if err != nil || sample == "" {
 			return err
 		}
-		return t.One(ErrMoved,
-			`INSERT INTO entries (agent, number, head, entry) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-			e.Agent, e.Number, e.Head, e.Text)
+		added, err := t.Exec(
+			`INSERT INTO samples (owner, session, closed, sample) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
+			of.Owner, of.Session, of.Updated, sample)
+		if err == nil && added > 0 {
+			_, err = t.Exec(`UPDATE owners SET samples = samples + 1 WHERE owner = $1`, of.Owner)
+		}
+		return err
 	})
 }
 

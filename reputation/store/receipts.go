@@ -106,8 +106,8 @@ func add(t db.Tx, a Addition) error {
 	var err error
 	if from == 1 {
 		begun = 1
-		err = t.One(ErrMoved, `INSERT INTO sessions (owner, session, agent, next, updated, closed, forked, sampled, entered)
-			VALUES ($1, $2, $3, $4, $5, $6, 0, 0, 0) ON CONFLICT DO NOTHING`,
+		err = t.One(ErrMoved, `INSERT INTO sessions (owner, session, agent, next, updated, closed, forked, entered)
+			VALUES ($1, $2, $3, $4, $5, $6, 0, 0) ON CONFLICT DO NOTHING`,
 			a.Owner, a.Session, a.Agent, last.Number+1, a.At, closed)
 	} else {
 		// A concurrent transaction with the same receipts waits here and then finds that next has changed.

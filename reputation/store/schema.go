@@ -24,13 +24,11 @@ CREATE TABLE sessions (
 	updated BIGINT NOT NULL, -- when the last receipt came
 	closed  BIGINT NOT NULL, -- when the closing receipt came
 	forked  BIGINT NOT NULL, -- 1 if there are two chains
-	sampled BIGINT NOT NULL, -- 1 once its sample was taken or found missing
 	entered BIGINT NOT NULL, -- next when it was last entered in its agent's log or skipped
 	PRIMARY KEY (owner, session)
 );
 CREATE INDEX sessions_session ON sessions (session);
 CREATE INDEX sessions_updated ON sessions (updated);
-CREATE INDEX sessions_unsampled ON sessions (closed) WHERE closed > 0 AND sampled = 0;
 CREATE INDEX sessions_unentered ON sessions (owner, closed) WHERE closed > 0 AND forked = 0 AND entered < next;
 CREATE TABLE receipts (
 	owner   TEXT NOT NULL,

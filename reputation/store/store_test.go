@@ -261,23 +261,22 @@ func TestBaselines(t *testing.T) {
 			a.Closing, a.At = session != "open", start.Add(time.Duration(i)*time.Second)
 			must(t, one.Append(ctx, a))
 		}
-		left, err := two.Unsampled(ctx, 10)
+		left, err := two.Unentered(ctx, "o", 10)
 		must(t, err)
-		if len(left) != 3 || left[0].Session != "a" {
-			t.Fatalf("%+v", left)
-		}
 		for _, s := range left {
-			sample := store.Sample{Owner: s.Owner, Session: s.Session, Closed: s.Updated, Text: `"` + s.Session + `"`}
+			sample := `"` + s.Session + `"`
 			if s.Session == "b" {
-				sample.Text = "" // it gives none
+				sample = "" // it gives none
 			}
-			must(t, one.AddSample(ctx, sample))
-			sample.Text = "another"
-			must(t, two.AddSample(ctx, sample))
+			must(t, one.Enter(ctx, s, sample, nil))
+			wantErr(t, two.Enter(ctx, s, "another", nil), store.ErrMoved)
 		}
-		if left, err := two.Unsampled(ctx, 10); err != nil || len(left) != 0 {
-			t.Errorf("%+v, %v", left, err)
-		}
+		late := addition("a", 2, 2)
+		late.Closing, late.At = true, start.Add(time.Hour)
+		must(t, one.Append(ctx, late))
+		again, err := two.Unentered(ctx, "o", 10)
+		must(t, err)
+		must(t, two.Enter(ctx, again[0], "another", nil))
 		samples, err := two.Samples(ctx, "o", 100)
 		must(t, err)
 		if len(samples) != 2 || samples[0].Text != `"a"` || samples[1].Text != `"c"` ||
@@ -313,7 +312,8 @@ func TestOldSamples(t *testing.T) {
 			a := addition(fmt.Sprint("s", i), 1, 1)
 			a.Closing, a.At = true, start.Add(time.Duration(i)*time.Second)
 			must(t, one.Append(ctx, a))
-			must(t, two.AddSample(ctx, store.Sample{Owner: "o", Session: a.Session, Closed: a.At, Text: "{}"}))
+			closed, err := two.Session(ctx, "o", a.Session)
+			must(t, errors.Join(err, two.Enter(ctx, closed, "{}", nil)))
 		}
 		for range 2 {
 			must(t, two.Prune(ctx, store.Old{Sessions: start, Tokens: start, Samples: 5}))
@@ -406,22 +406,22 @@ func TestEntries(t *testing.T) {
 		// Both replicas enter all three at once. Each session and each number of the log is taken once.
 		check.WantEqual(t, check.Together(t, 4, func(i int) error {
 			s, of := []*store.Store{one, two}[i/2], due[i%2]
-			return s.Enter(ctx, of, &store.Entry{Agent: "o:a", Number: int64(i%2) + 1, Head: "h", Text: of.Session})
+			return s.Enter(ctx, of, "", &store.Entry{Agent: "o:a", Number: int64(i%2) + 1, Head: "h", Text: of.Session})
 		}, store.ErrMoved), 2)
 		due = unentered("c")
-		wantErr(t, two.Enter(ctx, due[0], &store.Entry{Agent: "o:a", Number: 2, Head: "h", Text: "c"}), store.ErrMoved)
+		wantErr(t, two.Enter(ctx, due[0], "", &store.Entry{Agent: "o:a", Number: 2, Head: "h", Text: "c"}), store.ErrMoved)
 		due = unentered("c") // neither happened
 		stale := due[0]
 		stale.Next--
-		wantErr(t, two.Enter(ctx, stale, nil), store.ErrMoved)
-		must(t, two.Enter(ctx, due[0], nil))
+		wantErr(t, two.Enter(ctx, stale, "", nil), store.ErrMoved)
+		must(t, two.Enter(ctx, due[0], "", nil))
 		unentered()
 
 		// What comes late makes the session due again.
 		late := addition("c", 3, 3)
 		late.Closing = true
 		must(t, one.Append(ctx, late))
-		must(t, one.Enter(ctx, unentered("c")[0], &store.Entry{Agent: "p:a", Number: 1, Head: "h", Text: "c"}))
+		must(t, one.Enter(ctx, unentered("c")[0], "", &store.Entry{Agent: "p:a", Number: 1, Head: "h", Text: "c"}))
 		unentered()
 
 		// A session of which another replica learns that it has two chains, after it was read as due, has no place in a log
@@ -431,7 +431,7 @@ func TestEntries(t *testing.T) {
 		must(t, one.Append(ctx, caught))
 		due = unentered("caught")
 		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "caught", Number: 1, Token: "other"}, start))
-		wantErr(t, two.Enter(ctx, due[0], &store.Entry{Agent: "o:a", Number: 3, Head: "h", Text: "caught"}), store.ErrMoved)
+		wantErr(t, two.Enter(ctx, due[0], "", &store.Entry{Agent: "o:a", Number: 3, Head: "h", Text: "caught"}), store.ErrMoved)
 		unentered()
 
 		entries, err := two.Entries(ctx, "o:a", 1)

@@ -4,6 +4,7 @@ package nodetest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -174,9 +175,15 @@ func Log(t testing.TB, s *store.Store, agent accrual.Agent, at time.Time, sessio
 		}))
 		state, err := s.Session(ctx, agent.Owner, e.Session.ID)
 		must(t, err)
-		must(t, s.Enter(ctx, state,
+		must(t, s.Enter(ctx, state, "",
 			&store.Entry{Agent: agent.String(), Number: a.Log().Entries, Head: a.Log().Head, Text: string(text)}))
 	}
+}
+
+// Sampled enters the closed sessions, and makes baselines.
+func (n *Node) Sampled(t testing.TB) {
+	t.Helper()
+	must(t, errors.Join(n.Enter(t.Context()), n.Baselines(t.Context())))
 }
 
 // Resigned returns a token with the signature of another.

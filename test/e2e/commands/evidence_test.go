@@ -71,7 +71,7 @@ func writeScores(t *testing.T, k *gatetest.Kit, dir string) {
 		s.Close(t)
 		n.Delivered(t, 12, s.Receipts...)
 	}
-	check.Must(t, n.Sample(t.Context()))
+	n.Sampled(t)
 	for _, id := range []string{"ses_closed", "ses_open"} {
 		issued, err := n.Issue(t.Context(), n.By(t, id))
 		check.Must(t, err)

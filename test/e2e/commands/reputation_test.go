@@ -81,7 +81,7 @@ func TestScoreShow(t *testing.T) {
 
 	s.Close(t)
 	n.Delivered(t, 14, s.Receipts...)
-	check.Must(t, n.Sample(t.Context()))
+	n.Sampled(t)
 	show(evidence.HashToken(s.Receipts[3])).Done(`"session_id": "ses_1"`, `"closed": true`)
 	out := show("ses_1", "--owner", s.Owner).Done(`"baseline": {`, `"revealed": [`).Out
 	dir := t.TempDir()

@@ -57,7 +57,7 @@ func run(dir, trust string) error {
 	mux := http.NewServeMux()
 	mux.Handle("/", api.Handler(service, api.Options{Now: o.Now, Log: o.Log}))
 	mux.HandleFunc("POST /closed", func(w http.ResponseWriter, r *http.Request) {
-		if err := errors.Join(service.Enter(r.Context()), service.Sample(r.Context())); err != nil {
+		if err := errors.Join(service.Enter(r.Context()), service.Baselines(r.Context())); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	})
