@@ -84,10 +84,10 @@ type conditions struct {
 // turns that came, in both modes. A check passes if it is observed. In ModeSeed it also passes as declared if the trace
 // alone supports it.
 func judge(s Session, t Trace, c conditions) Verdict {
-	k := newKnown(s, t, s.Task.base(c.privileged))
+	k := newKnown(s, t, s.Task.base(c.privileged), c.mode)
 	var v Verdict
 	for _, want := range pointsOf {
-		seen, declared := k.check(want.name)
+		seen, declared, fault := k.check(want.name)
 		check := Check{Name: want.name, Most: want.points, Points: share(seen, want.points)}
 		switch {
 		case seen == whole:
@@ -99,7 +99,7 @@ func judge(s Session, t Trace, c conditions) Verdict {
 			check.Points = share(max(seen, declared), want.points)
 		}
 		if check.Points < check.Most {
-			v.Violations = append(v.Violations, k.fault(want.name, c.mode))
+			v.Violations = append(v.Violations, fault)
 		}
 		v.Score += check.Points
 		v.Checks = append(v.Checks, check)
@@ -132,84 +132,67 @@ type known struct {
 	s    Session
 	t    Trace
 	base int
+	mode Mode
 	// came says that the trace has exactly the turns that came, by hash and tool. received says that their content came
-	// too, so that what was observed holds for the trace.
-	came, received bool
+	// too, so that what was observed holds for the trace. chained and rooted say that the hashes and the root are right.
+	came, received, chained, rooted bool
 }
 
-func newKnown(s Session, t Trace, base int) known {
-	k := known{s: s, t: t, base: base}
+func newKnown(s Session, t Trace, base int, mode Mode) known {
+	k := known{s: s, t: t, base: base, mode: mode}
 	k.came = slices.EqualFunc(t.Turns, s.Turns, func(said Turn, took Taken) bool {
 		return said.Hash == took.Hash && said.ToolCall == took.Tool
 	})
-	k.received = k.came && k.chained() && k.each(func(t Taken) bool { return t.Chained })
+	k.chained = len(t.Turns) > 0
+	previous := ChainSeed
+	for _, turn := range t.Turns {
+		k.chained = k.chained && turn.Hash == turn.HashAfter(previous)
+		previous = turn.Hash
+	}
+	k.rooted = len(t.Turns) > 0 && t.MerkleRoot == MerkleRoot(t.hashes())
+	k.received = k.came && k.chained && k.each(func(t Taken) bool { return t.Chained })
 	return k
 }
 
-func (k known) chained() bool {
-	previous := ChainSeed
-	for _, turn := range k.t.Turns {
-		if turn.Hash != turn.HashAfter(previous) {
-			return false
-		}
-		previous = turn.Hash
-	}
-	return len(k.t.Turns) > 0
-}
-
-func (k known) check(name string) (seen, declared int64) {
-	enough := len(k.t.Turns) > k.base
+// check returns how far a check holds by the node's record and by the trace alone, and the violation if it does not.
+func (k known) check(name string) (seen, declared int64, fault string) {
+	turns := len(k.t.Turns)
+	enough := turns > k.base
 	switch name {
 	case CheckTurns:
-		return all(k.received && enough && k.each(Taken.told)), all(enough)
-	case CheckDuration:
-		return all(k.received && k.passed() >= k.s.Task.MinDurationMS && !k.forged()),
-			all(len(k.t.Turns) > 1 && k.claimed() >= k.s.Task.MinDurationMS)
-	case CheckTools:
-		return k.tools(k.called()), k.tools(k.named())
-	case CheckChain:
-		return all(k.received), all(k.chained())
-	case CheckMerkle:
-		right := len(k.t.Turns) > 0 && k.t.MerkleRoot == MerkleRoot(k.t.hashes())
-		return all(k.received && right), all(right)
-	case CheckAttestation:
-		right := len(k.t.Turns) > 0 && k.t.Attestation == Attestation(k.t.MerkleRoot, k.s.ID)
-		return all(k.received && right && k.t.MerkleRoot == MerkleRoot(k.t.hashes())), all(right)
-	case CheckFollowUp:
-		return all(k.received && enough && k.s.Answered.Observed), all(enough && k.s.Answered.Step > 0)
-	}
-	return 0, 0
-}
-
-func (k known) fault(name string, mode Mode) string {
-	known := k.received || mode == ModeSeed && k.came
-	if len(k.t.Turns) > 0 && !known && (name != CheckChain || k.chained()) {
-		return ViolationTraceAltered
-	}
-	switch name {
-	case CheckTurns:
+		fault = ViolationCanaryUnused
 		switch {
-		case len(k.t.Turns) <= k.base:
-			return ViolationTurnsMissing
+		case !enough:
+			fault = ViolationTurnsMissing
 		case !k.each(func(t Taken) bool { return t.Served }):
-			return ViolationTurnsNotServed
+			fault = ViolationTurnsNotServed
 		}
-		return ViolationCanaryUnused
+		seen, declared = all(k.received && enough && k.each(Taken.told)), all(enough)
 	case CheckDuration:
-		if k.received && k.forged() && mode != ModeSeed && k.passed() >= k.s.Task.MinDurationMS {
-			return ViolationTimeForged
+		long, forged := k.passed() >= k.s.Task.MinDurationMS, k.received && k.forged()
+		fault = ViolationTooFast
+		if long && forged && k.mode != ModeSeed {
+			fault = ViolationTimeForged
 		}
-		return ViolationTooFast
+		seen, declared = all(k.received && long && !forged), all(turns > 1 && k.claimed() >= k.s.Task.MinDurationMS)
 	case CheckTools:
-		return ViolationToolsMissing
+		seen, declared, fault = k.tools(k.called()), k.tools(k.named()), ViolationToolsMissing
 	case CheckChain:
-		return ViolationChainBroken
+		seen, declared, fault = all(k.received), all(k.chained), ViolationChainBroken
 	case CheckMerkle:
-		return ViolationMerkle
+		seen, declared, fault = all(k.received && k.rooted), all(k.rooted), ViolationMerkle
 	case CheckAttestation:
-		return ViolationAttestation
+		right := turns > 0 && k.t.Attestation == Attestation(k.t.MerkleRoot, k.s.ID)
+		seen, declared, fault = all(k.received && right && k.rooted), all(right), ViolationAttestation
+	case CheckFollowUp:
+		seen, declared = all(k.received && enough && k.s.Answered.Observed), all(enough && k.s.Answered.Step > 0)
+		fault = ViolationFollowUpMissing
 	}
-	return ViolationFollowUpMissing
+	known := k.received || k.mode == ModeSeed && k.came
+	if turns > 0 && !known && (name != CheckChain || k.chained) {
+		fault = ViolationTraceAltered
+	}
+	return seen, declared, fault
 }
 
 func (t Taken) told() bool { return t.Chained && t.Served && t.Used }
