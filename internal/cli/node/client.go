@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/wire"
 )
 
@@ -37,6 +38,20 @@ func (n address) public() bool {
 
 func (n address) get(ctx context.Context, path string, answer any) error {
 	return n.call(ctx, http.MethodGet, path, nil, answer)
+}
+
+// hand hands the token in a file over to the node, as this member of a request, and prints the answer.
+func (n address) hand(c *cobra.Command, path, member, file string) error {
+	token, err := files.Read(file)
+	if err != nil {
+		return err
+	}
+	var answer json.RawMessage
+	ask := map[string]string{member: strings.TrimSpace(string(token))}
+	if err := n.call(c.Context(), http.MethodPost, path, ask, &answer); err != nil {
+		return err
+	}
+	return cli.WriteJSON(c.OutOrStdout(), answer)
 }
 
 // call sends ask as JSON, or no body if it is nil.

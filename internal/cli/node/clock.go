@@ -2,16 +2,12 @@ package node
 
 import (
 	"fmt"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/reputation/accrual"
 )
 
 func clock() *cobra.Command {
@@ -29,16 +25,7 @@ The statement becomes an entry of the log, for everybody to see. Times that the 
 time. What has ended stays ended.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				token, err := files.Read(args[0])
-				if err != nil {
-					return err
-				}
-				var log accrual.Log
-				if err := node.call(c.Context(), http.MethodPost, "/v1/disputes/clock",
-					map[string]string{"clock": strings.TrimSpace(string(token))}, &log); err != nil {
-					return err
-				}
-				return cli.WriteJSON(c.OutOrStdout(), log)
+				return node.hand(c, "/v1/disputes/clock", "clock", args[0])
 			}
 			operator, err := keyring.OpenRootKey(c.Context(), key, c.ErrOrStderr())
 			if err != nil {

@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +46,7 @@ more than half of them must agree. No party may hold a private one. A decision i
 				return err
 			}
 			if signed != "" {
-				return deliver(c, node, of, signed)
+				return node.hand(c, "/v1/disputes/"+url.PathEscape(of.DisputeID)+"/resolution", "decision", signed)
 			}
 			if d.Document, err = documentOf(of); err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
@@ -120,18 +118,4 @@ func documentOf(d reputation.Dispute) (string, error) {
 		err = fmt.Errorf("the document is not that of the dispute %s", d.DisputeID)
 	}
 	return hash, err
-}
-
-func deliver(c *cobra.Command, node address, of reputation.Dispute, path string) error {
-	token, err := files.Read(path)
-	if err != nil {
-		return err
-	}
-	ask := map[string]string{"decision": strings.TrimSpace(string(token))}
-	var resolved json.RawMessage
-	if err := node.call(c.Context(), http.MethodPost, "/v1/disputes/"+url.PathEscape(of.DisputeID)+"/resolution", ask,
-		&resolved); err != nil {
-		return err
-	}
-	return cli.WriteJSON(c.OutOrStdout(), resolved)
 }
