@@ -62,60 +62,25 @@ func (s *Service) endings(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d := s.o.Disputes
-	// In the turn, what a replica has ended is skipped.
-	decide := func(t *turn, id string) error {
-		if state, _ := t.Dispute(id); state.Status == dispute.StatusResolved {
-			return nil
-		}
-		e, ok := t.Decided(id, d.Court, d.Rules, t.now)
-		switch {
-		case ok:
-			return t.end(ctx, e)
-		case t.Late(id, t.now):
-			return t.end(ctx, t.Expire(id, t.now))
-		}
-		return nil // the arbiters do not agree yet
+	book, err := s.openBook(ctx)
+	if err != nil {
+		return err
 	}
-	finalise := func(t *turn, id string) error {
-		if signal, _ := t.Signal(id); signal.Final {
-			return nil
-		}
-		return t.Add(t.Finalise(id, t.now))
-	}
-	stand := func(t *turn, id string) error {
-		if state, _ := t.Dispute(id); !state.Appealable {
-			return nil
-		}
-		return t.Add(t.Stand(id, t.now))
-	}
-	var failed []error
-	for _, kind := range []struct {
-		what string
-		due  func(*dispute.Book, time.Time, int) []dispute.Waiting
-		end  func(*turn, string) error
-	}{
-		{"dispute", (*dispute.Book).Undecided, decide}, {"signal", (*dispute.Book).Closing, finalise},
-		{"end of the dispute", (*dispute.Book).Unappealed, stand},
-	} {
-		book, err := s.openBook(ctx)
-		if err != nil {
-			return err
-		}
-		due := kind.due(book, now, maxDue)
-		if err := book.Err(); err != nil {
-			return err
-		}
+	lists := book.Ending(now, maxDue)
+	failed := []error{book.Err()}
+	for _, due := range lists {
 		for len(due) > 0 {
 			err := s.step(ctx, func(t *turn) error {
 				// It skips what replicas have ended, so that each turn ends something.
 				for first := true; len(due) > 0 && (first || len(t.Taken()) == 0 && !t.long()); first = false {
-					if err := t.fetch(due[:min(maxEnds, len(due))]); err != nil {
+					if err := t.FetchEnding(due[:min(maxEnds, len(due))]); err != nil {
 						return err
 					}
 					for n := 0; len(due) > 0 && n < maxEnds && (n == 0 || !t.long()); n++ {
-						if err := kind.end(t, due[0].ID); err != nil {
-							failed = append(failed, fmt.Errorf("the %s %s: %w", kind.what, due[0].ID, err))
+						if e, ok := t.Ended(due[0].ID, s.o.Disputes.Court, s.o.Disputes.Rules, t.now); ok {
+							if err := t.end(ctx, e); err != nil {
+								failed = append(failed, fmt.Errorf("%s: %w", due[0].ID, err))
+							}
 						}
 						due = due[1:]
 					}
@@ -130,28 +95,12 @@ func (s *Service) endings(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// fetch reads the rows that the ends of signals or disputes need.
-func (t *turn) fetch(due []dispute.Waiting) error {
-	var ids, parties []string
-	for _, one := range due {
-		ids = append(ids, dispute.RowsOf(one.ID, one.ID)...)
-	}
-	if err := t.Fetch(ids...); err != nil {
-		return err
-	}
-	for _, one := range due {
-		if s, ok := t.Signal(one.ID); ok && !s.Final {
-			parties = append(parties, s.Agent)
-		}
-		if d, ok := t.Dispute(one.ID); ok {
-			parties = append(parties, d.Challenger, d.Target)
-		}
-	}
-	return t.Fetch(dispute.RowsOf("", "", parties...)...)
-}
-
-// end adds the end of a dispute. It signs the resolution first, so that no resolved dispute lacks one.
+// end adds an entry that ends something. It signs the resolution of a dispute first, so that no resolved dispute lacks
+// one.
 func (t *turn) end(ctx context.Context, e dispute.Entry) error {
+	if e.Resolved == nil {
+		return t.Add(e)
+	}
 	id := e.Resolved.DisputeID
 	next, err := t.Next(e)
 	if err != nil {

@@ -241,16 +241,6 @@ func (b *Book) Closing(now time.Time, most int) []Waiting {
 	return b.queued(queueSignals, rowSignal, b.Time(now), most)
 }
 
-// Unappealed returns the disputes that the loser can no longer appeal, the earliest first, at most most.
-func (b *Book) Unappealed(now time.Time, most int) []Waiting {
-	return b.queued(queueAppeals, rowDispute, b.Time(now), most)
-}
-
-// Undecided returns the unresolved general disputes that are late, or on which an arbiter has voted.
-func (b *Book) Undecided(now time.Time, most int) []Waiting {
-	return b.queued(queueGeneral, rowDispute, b.Time(now), most)
-}
-
 // Untried returns the unresolved disputes that receipts decide, with their deadlines.
 func (b *Book) Untried(most int) []Waiting {
 	return b.queued(queueReceipts, rowDispute, maxWhole, most)

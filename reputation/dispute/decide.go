@@ -42,9 +42,59 @@ func (b *Book) Finalise(signal string, now time.Time) Entry {
 	return Entry{At: b.Time(now), Final: &Final{SignalID: signal}}
 }
 
-// Stand returns the entry that ends the time to appeal against the end of a dispute.
-func (b *Book) Stand(id string, now time.Time) Entry {
-	return Entry{At: b.Time(now), Final: &Final{DisputeID: id}}
+// Ending returns the rows of what ends without a trial: first the unresolved general disputes that are late or on which
+// an arbiter has voted, then the open signals whose window has closed, then the disputes that the loser can no longer
+// appeal. Each list has the earliest first, at most most.
+func (b *Book) Ending(now time.Time, most int) (lists [][]Waiting) {
+	for _, queue := range []string{queueGeneral, queueSignals, queueAppeals} {
+		lists = append(lists, b.queued(queue, "", b.Time(now), most))
+	}
+	return lists
+}
+
+// FetchEnding reads the rows that the ends of these rows need; see [Book.Fetch].
+func (b *Book) FetchEnding(due []Waiting) error {
+	var ids, parties []string
+	for _, one := range due {
+		ids = append(ids, one.ID)
+	}
+	if err := b.Fetch(ids...); err != nil {
+		return err
+	}
+	for _, one := range due {
+		switch kind, id, _ := strings.Cut(one.ID, "/"); kind + "/" {
+		case rowSignal:
+			if s := b.signal(id); s != nil {
+				parties = append(parties, s.Agent)
+			}
+		case rowDispute:
+			if d := b.dispute(id); d != nil {
+				parties = append(parties, d.Challenger, d.Target)
+			}
+		}
+	}
+	return b.Fetch(RowsOf("", "", parties...)...)
+}
+
+// Ended returns the entry that ends what is in a row of [Book.Ending]. ok is false if it has ended, or its arbiters do
+// not agree yet.
+func (b *Book) Ended(row string, court Court, r Rules, now time.Time) (e Entry, ok bool) {
+	kind, id, _ := strings.Cut(row, "/")
+	if kind+"/" == rowSignal {
+		s := b.signal(id)
+		return b.Finalise(id, now), s != nil && !s.Final
+	}
+	d := b.dispute(id)
+	switch {
+	case d == nil:
+		return e, false
+	case d.Status == StatusResolved:
+		return Entry{At: b.Time(now), Final: &Final{DisputeID: id}}, d.Appealable && b.Time(now) >= d.Resolved.AppealUntil
+	}
+	if e, ok = b.Decided(id, court, r, now); !ok && b.Late(id, now) {
+		return b.Expire(id, now), true
+	}
+	return e, ok
 }
 
 // Brought returns the tokens in the evidence of a challenge: receipts that the challenger brings along.
