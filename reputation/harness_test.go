@@ -2,7 +2,6 @@ package reputation_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/actionproof/mediator/internal/problem"
@@ -33,10 +32,7 @@ func together(t *testing.T, k *gatetest.Kit, edits ...func(*reputation.Options))
 
 func wantCode(t testing.TB, err error, code string) {
 	t.Helper()
-	var coded interface{ Code() string }
-	if !errors.As(err, &coded) || coded.Code() != code {
-		t.Fatalf("%v, want %s", err, code)
-	}
+	check.WantCode(t, err, code)
 	if !problem.Known(code) {
 		t.Errorf("the code %s is not in the table", code)
 	}

@@ -14,14 +14,6 @@ import (
 	"github.com/actionproof/mediator/reputation/client"
 )
 
-func codeOf(err error) string {
-	var coded interface{ Code() string }
-	if errors.As(err, &coded) {
-		return coded.Code()
-	}
-	return ""
-}
-
 func TestReputation(t *testing.T) {
 	for name, tt := range map[string]struct{ answer, token, err string }{
 		"a token":       {`{"reputation":{},"token":"a.b.c"}`, "a.b.c", ""},
@@ -42,7 +34,7 @@ func TestReputation(t *testing.T) {
 			}))
 			defer s.Close()
 			got, err := client.New(s.URL, s.Client()).Reputation(t.Context(), "o:agent/a")
-			if got != tt.token || codeOf(err) != tt.err {
+			if got != tt.token || refusal.CodeOf(err) != tt.err {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
@@ -82,7 +74,7 @@ func TestHandOver(t *testing.T) {
 			}))
 			defer s.Close()
 			got, err := client.New(s.URL, s.Client()).HandOver(t.Context(), "ses_1", []string{"a", "b"})
-			if codeOf(err) != tt.err || got.Next != tt.next {
+			if refusal.CodeOf(err) != tt.err || got.Next != tt.next {
 				t.Fatalf("%+v, %v", got, err)
 			}
 			if (got.Refused != nil) != (tt.code != "") || got.Refused != nil && got.Refused.Code() != tt.code {
@@ -125,7 +117,7 @@ func TestRelay(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	for _, path := range []string{"/v1/score/large", "/v1/score/none"} {
-		if _, err := c.Relay(t.Context(), http.MethodGet, path, nil, ""); codeOf(err) != "node_unavailable" ||
+		if _, err := c.Relay(t.Context(), http.MethodGet, path, nil, ""); refusal.CodeOf(err) != "node_unavailable" ||
 			!errors.As(err, new(*refusal.Refusal)) {
 			t.Errorf("%s: %v", path, err)
 		}

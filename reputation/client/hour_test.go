@@ -19,6 +19,7 @@ import (
 
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/policy"
@@ -173,7 +174,7 @@ func (w *whole) post() string {
 			ContentKind: "json", Size: 100},
 	})
 	if err != nil {
-		return codeOf(err)
+		return refusal.CodeOf(err)
 	}
 	claims, err := evidence.UnverifiedClaims(evidence.PolicyDecisionKind(), d.PolicyDecision)
 	check.Must(w.t, err)

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
-	"errors"
 	"strings"
 	"testing"
 
@@ -102,7 +101,4 @@ func (a *agent) sign(message string) string {
 	return hex.EncodeToString(stded25519.Sign(a.private, []byte(message)))
 }
 
-func is(err error, code string) bool {
-	var coded interface{ Code() string }
-	return errors.As(err, &coded) && coded.Code() == code
-}
+func is(err error, code string) bool { return check.CodeOf(err) == code }
