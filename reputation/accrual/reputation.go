@@ -144,6 +144,7 @@ func (e *event) lowest(scoringHash string) (lowest ScoredSession, ok bool) {
 
 // Outcome is the result of an event: the lowest score of its sessions, and the model hosts that they called.
 type Outcome struct {
+	Event   int // its number, from 1
 	Score   float64
 	Hosts   []string
 	Flagged bool // before the last lost dispute
@@ -152,7 +153,7 @@ type Outcome struct {
 // Outcomes returns the outcomes of the last events with an interaction, by the formulas with this hash, at most most.
 func (a *Account) Outcomes(scoringHash string, most int) (last []Outcome) {
 	for i := len(a.events) - 1; i >= 0 && len(last) < most; i-- {
-		o, counts := Outcome{Score: 100, Flagged: i < a.flagged}, false
+		o, counts := Outcome{Event: i + 1, Score: 100, Flagged: i < a.flagged}, false
 		for _, s := range a.events[i].sessions {
 			if s.ScoringHash == scoringHash {
 				o.Score, o.Hosts = min(o.Score, s.Score), append(o.Hosts, s.Hosts...)
@@ -166,6 +167,9 @@ func (a *Account) Outcomes(scoringHash string, most int) (last []Outcome) {
 	slices.Reverse(last)
 	return last
 }
+
+// Events returns the number of events.
+func (a *Account) Events() int { return len(a.events) }
 
 // Accused returns the disputes that accuse the agent.
 func (a *Account) Accused() iter.Seq[Dispute] { return maps.Values(a.disputes) }

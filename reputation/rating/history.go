@@ -26,7 +26,7 @@ type history struct {
 	scoringHash string
 	signals     []float64 // worth of each
 	citedBy     owners
-	days        int     // with a closed signal of a registered agent without a sidecar
+	days        []int   // with a closed signal of a registered agent without a sidecar: the events before each
 	lostDays    int     // before the last lost dispute
 	day         int64   // the last of the days
 	spam        float64 // Q's penalty for violations, as of spamAt
@@ -36,18 +36,19 @@ type history struct {
 // owners are the owners of other agents. Each counts once, since an owner can have any number of agents.
 type owners map[string]bool
 
-func (h *history) add(e accrual.Entry, at int64) {
+func (a *Account) add(e accrual.Entry, at int64) {
+	h := &a.history
 	switch {
 	case e.Signal != nil:
 		h.signals = append(h.signals, Transparency(*e.Signal))
 		// The node sees no work of an agent without a sidecar but its signals.
 		if h.agent.Owner == "" && e.Signal.Verification && midnight(at) > h.day {
-			h.days, h.day = h.days+1, midnight(at)
+			h.days, h.day = append(h.days, a.Events()), midnight(at)
 		}
 	case e.Cited != nil:
 		h.credit(h.citedBy, e.Cited.By)
 	case e.Dispute != nil && e.Dispute.Outcome == accrual.ChallengerWins:
-		h.lostDays = h.days
+		h.lostDays = len(h.days)
 	case e.Violation != nil:
 		h.spam, h.spamAt = h.spamOf(at)+violationPenalty, at
 	}
@@ -71,18 +72,21 @@ type outcome struct {
 	value float64
 	hosts []string
 	lost  bool // before a lost dispute: counts as 0
+	event int  // its number, or that of the event before
 }
 
 // outcomes returns the last outcomes, at most window. The days of an agent without a sidecar are neutral ones, until a
 // dispute is lost.
 func (a *Account) outcomes() []outcome {
-	last := make([]outcome, 0, window)
+	var last []outcome
 	for _, o := range a.Outcomes(a.scoringHash, window) {
-		last = append(last, outcome{o.Score / 100, o.Hosts, o.Flagged})
+		last = append(last, outcome{o.Score / 100, o.Hosts, o.Flagged, o.Event})
 	}
-	for day := max(0, a.days-window); day < a.days; day++ {
-		last = append(last, outcome{lowBand, []string{""}, day < a.lostDays})
+	for day := max(0, len(a.days)-window); day < len(a.days); day++ {
+		last = append(last, outcome{lowBand, []string{""}, day < a.lostDays, a.days[day]})
 	}
+	slices.SortStableFunc(last, func(a, b outcome) int { return a.event - b.event })
+	last = last[max(0, len(last)-window):]
 	for i := range last {
 		if last[i].lost {
 			last[i].value = 0
