@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/identity"
@@ -116,10 +117,7 @@ func (f *Forwarder) followCA(ctx context.Context) {
 				zap.Error(err))
 		}
 		failing = err != nil
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		_ = every.Sleep(ctx, pause)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/net/ipv6"
 	"golang.org/x/sys/unix"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 )
 
@@ -60,10 +61,8 @@ func (v Validation) Run(ctx context.Context) error {
 			return fmt.Errorf("the agent of this pod does not start, because it could go around the mediator: %s. "+
 				"Install the kernel rules (guard) or the NetworkPolicies (pod) of this mode", strings.Join(open, "; "))
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
+		if err := every.Sleep(ctx, time.Second); err != nil {
+			return err
 		}
 	}
 }
@@ -80,11 +79,9 @@ func (v Validation) awaitProxy(ctx context.Context) (*x509.Certificate, error) {
 		if err == nil {
 			return ca, nil
 		}
-		select {
-		case <-ctx.Done():
+		if every.Sleep(ctx, time.Second) != nil {
 			return nil, fmt.Errorf("the agent of this pod does not start, because the mediator does not answer at %s: "+
 				"%w", v.Proxy, err)
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/trial"
 )
@@ -153,18 +154,9 @@ func eventually(ctx context.Context, try func(ctx context.Context) bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for !try(ctx) {
-		if waitUntil(ctx, time.Now().Add(20*time.Millisecond)) != nil {
+		if every.Sleep(ctx, 20*time.Millisecond) != nil {
 			return false
 		}
 	}
 	return true
-}
-
-func waitUntil(ctx context.Context, at time.Time) error {
-	select {
-	case <-time.After(time.Until(at)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/demo/agent"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/launch"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/trial"
@@ -223,7 +224,7 @@ func (d *Demo) usedEvent(ctx context.Context) (string, error) {
 }
 
 func (d *Demo) oldEvent(ctx context.Context) (string, error) {
-	return d.old, waitUntil(ctx, d.oldAt.Add(trial.MaxAge+100*time.Millisecond))
+	return d.old, every.Sleep(ctx, time.Until(d.oldAt.Add(trial.MaxAge+100*time.Millisecond)))
 }
 
 // steal plays a thief who changes an accepted request, which has its bearer token, and sends it to the API again. It

@@ -1,4 +1,4 @@
-// Package every runs a loop at a fixed interval until its context ends.
+// Package every lets loops wait: for a fixed interval or for a while, until their context ends.
 package every
 
 import (
@@ -23,5 +23,17 @@ func Tick(ctx context.Context, period time.Duration) iter.Seq[time.Time] {
 				}
 			}
 		}
+	}
+}
+
+// Sleep waits for d. If ctx ends first, it returns the error of ctx at once.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

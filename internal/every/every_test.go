@@ -27,3 +27,17 @@ func TestTick(t *testing.T) {
 		}
 	})
 }
+
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		if err := every.Sleep(ctx, time.Second); err != nil || time.Since(began) != time.Second {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		if err := every.Sleep(ctx, time.Hour); err == nil || time.Since(began) != time.Minute {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 )
 
@@ -61,10 +62,7 @@ func Watch[T Object](ctx context.Context, c *Client, path, selector string, o Ob
 			continue
 		}
 		o.Failed(err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)): //nolint:gosec // no secret
-		}
+		_ = every.Sleep(ctx, pause/2+rand.N(pause)) //nolint:gosec // no secret
 		pause = min(2*pause, longesPause)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	proto "go.opentelemetry.io/proto/otlp/trace/v1"
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/otlp"
 )
@@ -108,24 +109,16 @@ func (q *queue) run(ctx context.Context) {
 	for life.Err() == nil {
 		select {
 		case first := <-q.spans:
-			wait(ctx, q.export(life, ctx.Done(), exporter, first))
+			_ = every.Sleep(ctx, q.export(life, ctx.Done(), exporter, first))
 			continue
 		default:
 		}
 		select {
 		case first := <-q.spans:
-			wait(ctx, q.export(life, ctx.Done(), exporter, first))
+			_ = every.Sleep(ctx, q.export(life, ctx.Done(), exporter, first))
 		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// wait waits as a collector asks, and no longer if the process ends.
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 

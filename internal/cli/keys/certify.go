@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/signer"
@@ -123,10 +124,8 @@ func published(c *cobra.Command, from []string, watch bool) (keyring.Published, 
 		if !waiting {
 			fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "mediator: waiting: %v\n", err)
 		}
-		select {
-		case <-c.Context().Done():
-			return p, c.Context().Err()
-		case <-time.After(250 * time.Millisecond):
+		if err := every.Sleep(c.Context(), 250*time.Millisecond); err != nil {
+			return p, err
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/forward"
@@ -110,10 +111,8 @@ func passVerification(ctx context.Context, n *client.Node) (*client.Registered, 
 		if v.FollowUp != "" {
 			tool, query = client.Asked(v.FollowUp)
 			least := time.Duration(v.Task.MinDurationMS) * time.Millisecond
-			select {
-			case <-time.After(time.Until(began.Add(least))):
-			case <-ctx.Done():
-				return nil, ctx.Err()
+			if err := every.Sleep(ctx, time.Until(began.Add(least))); err != nil {
+				return nil, err
 			}
 		}
 		if err := n.Call(ctx, v, tool, query); err != nil {

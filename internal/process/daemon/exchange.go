@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/identity"
 )
@@ -39,10 +40,8 @@ func (p *Process) exchange(ctx context.Context, c config.TLS, at config.Peer) (r
 	}
 	return func(ctx context.Context) {
 		p.retrying(ctx, failed, func() error {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(max(time.Until(p.Identity.Until())/2, registrarPause)):
+			if err := every.Sleep(ctx, max(time.Until(p.Identity.Until())/2, registrarPause)); err != nil {
+				return err
 			}
 			return ask(ctx, p.Identity.Authorities(), p.Identity.Renew)
 		})

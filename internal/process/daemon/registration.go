@@ -17,6 +17,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/deployed"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/strictjson"
@@ -73,10 +74,7 @@ func (p *Process) retrying(ctx context.Context, what string, try func() error) {
 			p.Log.Error(what, zap.Error(err), zap.String("code", code))
 			failing = code
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(registrarPause):
-		}
+		_ = every.Sleep(ctx, registrarPause)
 	}
 }
 

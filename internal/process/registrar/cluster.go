@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/kube"
 	"github.com/actionproof/mediator/internal/lru"
@@ -208,10 +209,8 @@ func (c *cluster) lead(ctx context.Context) error {
 		published := ""
 		for {
 			published = c.publishCA(ctx, published)
-			select {
-			case <-ctx.Done():
+			if every.Sleep(ctx, ownRenewal/60) != nil {
 				return nil
-			case <-time.After(ownRenewal / 60):
 			}
 		}
 	})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/registrar"
@@ -273,10 +274,7 @@ const leadPeriod = 2 * time.Second
 func (s *shared) Lead(ctx context.Context, do func(context.Context) error) error {
 	for ctx.Err() == nil {
 		_ = s.leadOnce(ctx, do) // a broken connection: try again
-		select {
-		case <-ctx.Done():
-		case <-time.After(leadPeriod):
-		}
+		_ = every.Sleep(ctx, leadPeriod)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/proxy/intercept"
 )
 
@@ -44,13 +45,8 @@ func openCA(c *config.Sidecar) (*intercept.CA, error) {
 // warnOfExpiry warns once a day in the CA's last week. Afterwards all TLS handshakes of agents fail.
 func warnOfExpiry(ctx context.Context, ca *intercept.CA, log *zap.Logger) {
 	const early, period = 7 * 24 * time.Hour, 24 * time.Hour
-	for wait := time.Until(ca.Expires().Add(-early)); ; wait = period {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(wait):
-			log.Error("the interception CA is about to expire: restart the sidecar, or make a new one with mediator "+
-				"ca init", zap.Time("expires", ca.Expires()))
-		}
+	for wait := time.Until(ca.Expires().Add(-early)); every.Sleep(ctx, wait) == nil; wait = period {
+		log.Error("the interception CA is about to expire: restart the sidecar, or make a new one with mediator ca init",
+			zap.Time("expires", ca.Expires()))
 	}
 }
