@@ -281,3 +281,12 @@ func TestMistakesInTheKeyThatNamesAFile(t *testing.T) {
 		}
 	}
 }
+
+func TestPolicyThatAllowsNothing(t *testing.T) {
+	for effect, want := range map[string]int{"deny": 1, "allow": 0} {
+		text := "version: \"1.0\"\nrules:\n  - {name: a, effect: " + effect + ", when: \"true\"}\n"
+		if checked, err := CheckFile(write(t, text), true); err != nil || len(checked.Warnings) != want {
+			t.Errorf("%s: %v, %v", effect, checked.Warnings, err)
+		}
+	}
+}

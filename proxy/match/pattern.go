@@ -30,8 +30,8 @@ func (n *node) add(pattern string, target *Endpoint) error {
 			}
 			n = n.param
 		case strings.ContainsAny(s, "{}*"):
-			return fmt.Errorf("the segment %q of the path pattern %q is neither literal text, nor {name} for any one segment, nor "+
-				"a last ** for all that follow", s, pattern)
+			return fmt.Errorf("the segment %q of the path pattern %q is neither literal text, nor {name} for any one segment, "+
+				"nor a last ** for all that follow", s, pattern)
 		default:
 			if n.literal == nil {
 				n.literal = make(map[string]*node)

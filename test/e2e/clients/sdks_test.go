@@ -142,8 +142,8 @@ func TestSDKs(t *testing.T) {
 		{"Octokit reads", "octokit.mjs", "read", "200", "github-reads", "forwarded"},
 		{"Octokit posts", "octokit.mjs", "comment", "201", "github-comment", "forwarded"},
 		{"Octokit is refused another call", "octokit.mjs", "milestone", "403 action_unmatched", "", "refused"},
-		{"gRPC is refused", "grpc.mjs", "", "7 The mediator answers this call itself (action_unmatched): no action rule names",
-			"", "refused"},
+		{"gRPC is refused", "grpc.mjs", "",
+			"7 The mediator answers this call itself (action_unmatched): no action rule names", "", "refused"},
 		{"MCP holds a session", "mcp.mjs", "", "issue_read echo: hello told", "github-tool-reads", "forwarded"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
