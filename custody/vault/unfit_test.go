@@ -25,7 +25,7 @@ func remake(t *testing.T, path string, how map[string]any) {
 func TestUnfit(t *testing.T) {
 	for name, how := range map[string]map[string]any{
 		"is not the same key as before": {"type": "ed25519"}, "has the type ecdsa-p256": {"type": "ecdsa-p256"},
-		"has the type aes256-gcm96":                    {"type": "aes256-gcm96"},
+		"has the type aes256-gcm96":                       {"type": "aes256-gcm96"},
 		"has the type ed25519 and is not a plain ed25519": {"type": "ed25519", "derived": true},
 	} {
 		t.Run(name, func(t *testing.T) {
