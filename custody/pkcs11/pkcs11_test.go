@@ -144,7 +144,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"nothing", pkcs11.Options{}, "needs its module"},
 		{"no such module", pkcs11.Options{Module: "/nonexistent.so", Token: "t", PIN: pin, Now: time.Now},
 			"cannot be loaded"},
-		{"no such token", pkcs11.Options{Module: module, Token: "no such token", PIN: pin, Now: time.Now}, "no token bears"},
+		{"no such token", pkcs11.Options{Module: module, Token: "no such token", PIN: pin, Now: time.Now}, "no token has"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := pkcs11.Open(tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -180,8 +180,8 @@ func (k *Key) describe(ctx context.Context) error {
 		return custody.Unavailable(err, "Vault's description of the key %s cannot be read", k.name)
 	}
 	if d.Type != "ed25519" || d.Derived {
-		return custody.Unfit("the key %s in Vault has the type %s and is not a plain ed25519 key: make another one with a name "+
-			"of its own", k.name, d.Type)
+		return custody.Unfit("the key %s in Vault has the type %s and is not a plain ed25519 key: make another one with a "+
+			"name of its own", k.name, d.Type)
 	}
 	versions, err := k.versions(d)
 	if err != nil {

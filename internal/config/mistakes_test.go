@@ -230,8 +230,8 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", credentialFile: /etc/hostname}\negress:\n",
 			"line 21, column 60: upstreamProxy.credentialFile: /etc/hostname does not hold user:password on one line"},
 		{sidecar, "egress:\n", "upstreamProxy: {url: \"http://a.example:1\", noProxy: [a.example, \"10.0.0.0/33\"]}\negress:\n",
-			`line 21, column 53: upstreamProxy.noProxy: "10.0.0.0/33" is none of *, host, .domain, IP address (each optionally ` +
-				`with :port) and network (10.0.0.0/8)`},
+			`line 21, column 53: upstreamProxy.noProxy: "10.0.0.0/33" is none of *, host, .domain, IP address ` +
+				`(each optionally with :port) and network (10.0.0.0/8)`},
 		{sidecar, "    action: create_post", "    action: create_post\n    via: proxi",
 			`line 21, column 10: actions[0].via: "proxi" is none of direct, proxy`},
 		{sidecar, "methods: [GET]}", "methods: [GET]}\n    via: direct",

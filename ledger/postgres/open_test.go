@@ -21,7 +21,7 @@ func TestOpenRefuses(t *testing.T) {
 	ctx := context.Background()
 	const password = "hunter2"
 	for name, tt := range map[string]struct{ dsn, sentence string }{
-		"no DSN":                   {"postgres://u:" + password + "@db:port/x", "no PostgreSQL URL"},
+		"no DSN":                   {"postgres://u:" + password + "@db:port/x", "not a PostgreSQL URL"},
 		"another machine, plain":   {"postgres://u:" + password + "@192.0.2.1/x?sslmode=disable", "verify-full"},
 		"another machine, perhaps": {"postgres://u:" + password + "@192.0.2.1/x", "verify-full"},
 		"another machine, anyone":  {"postgres://u:" + password + "@192.0.2.1/x?sslmode=require", "verify-full"},

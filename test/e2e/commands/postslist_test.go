@@ -175,7 +175,7 @@ func (b brokenStore) Records(ctx context.Context, q ledger.Query) iter.Seq2[ledg
 func TestPostsListBreaksOff(t *testing.T) {
 	t.Parallel()
 	l, _ := fillLedger(t, 1000)
-	for after, want := range map[int]string{0: "ledger_unavailable", 1: "not whole", 500: "not whole", 999: "not whole"} {
+	for after, want := range map[int]string{0: "ledger_unavailable", 1: "broke off", 500: "broke off", 999: "broke off"} {
 		at := serveRecords(t, brokenStore{l, after})
 		if err := rawList(t, at); after > 0 && err == nil {
 			t.Errorf("after %d: the answer seems to be whole to who reads no JSON", after)
