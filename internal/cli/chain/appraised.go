@@ -92,7 +92,7 @@ func verifyAppraisal(c *cobra.Command, by judgeFlags, raw []byte, token string, 
 	}
 	var file map[string]json.RawMessage
 	if json.Unmarshal(raw, &file) == nil { // and not the token alone
-		if err := archive.NotOtherwise(file, token); err != nil {
+		if err := archive.NotOtherwise(file, token, claims); err != nil {
 			return err
 		}
 		var feedback erc8004.Value
