@@ -56,7 +56,7 @@ func (s *Server) Prepare(name string, auth Auth, others ...string) *Key {
 	return k
 }
 
-// Ready refuses what would fail in Open for a secret id that is of no use, without using one up.
+// Ready fails if Open would because of its secret id. It uses none up. Call it again after an error.
 func (k *Key) Ready(ctx context.Context) error { return k.session.ready(ctx) }
 
 // Open logs in, reads the key, and reads it periodically until Close. Call it again after an error.

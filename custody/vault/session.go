@@ -97,7 +97,7 @@ func (e *session) call(ctx context.Context, ask func(context.Context, *api.Clien
 	return err
 }
 
-// ready refuses a login that Vault would refuse, as far as Vault says so without using anything up.
+// ready refuses a secret id that Vault would not take. It uses none up.
 func (e *session) ready(ctx context.Context) error {
 	a, ok := e.auth.(*AppRole)
 	if !ok {

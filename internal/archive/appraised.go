@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,19 +33,26 @@ func payloadOf(token string) []byte {
 	return raw
 }
 
-// NotOtherwise refuses JSON beside a verified token with a member that says otherwise than the token's claim.
-func NotOtherwise(members map[string]json.RawMessage, token string) error {
+// NotOtherwise refuses JSON beside a verified token with a member that says otherwise than the token: another value of
+// a claim, one that the token leaves out, or a claim in another case. kind has the claims that such a token can have.
+func NotOtherwise(members map[string]json.RawMessage, token string, kind any) error {
 	var claims map[string]any
 	if err := json.Unmarshal(payloadOf(token), &claims); err != nil {
 		return err
 	}
+	isClaim := func(name string) bool {
+		return slices.ContainsFunc(reflect.VisibleFields(reflect.TypeOf(kind)), func(f reflect.StructField) bool {
+			claim, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			return strings.EqualFold(claim, name)
+		})
+	}
 	for name, text := range members {
 		claim, ok := claims[name]
-		if !ok {
+		if !ok && !isClaim(name) {
 			continue
 		}
 		var said any
-		if err := json.Unmarshal(text, &said); err != nil || !reflect.DeepEqual(said, claim) {
+		if err := json.Unmarshal(text, &said); err != nil || !ok || !reflect.DeepEqual(said, claim) {
 			return refusal.New("evidence_malformed",
 				"the member %q of the file differs from the token in the file", name)
 		}

@@ -1,6 +1,7 @@
 package archive_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +61,15 @@ func TestAppraised(t *testing.T) {
 	}
 	if _, err := archive.JudgeAppraised(all(), verification.Kind, own, now); codeOf(err) != "artifact_malformed" {
 		t.Errorf("a reputation as a verification: %v", err)
+	}
+	for beside, want := range map[string]string{`{"total_sessions": 3, "token": "x"}`: "",
+		`{"total_sessions": 4}`: "evidence_malformed", `{"Total_Sessions": 3}`: "evidence_malformed",
+		`{"disputes_lost": 1}`: "evidence_malformed", `{"rating": {"r": 99}}`: "evidence_malformed"} {
+		var members map[string]json.RawMessage
+		must(t, json.Unmarshal([]byte(beside), &members))
+		if err := archive.NotOtherwise(members, own, accrual.Claims{}); (err != nil || want != "") && codeOf(err) != want {
+			t.Errorf("%s beside a reputation: %v", beside, err)
+		}
 	}
 	w.revoke("key", w.Key(t, evidence.PurposeAppraiser).KeyID(), 90*24*time.Hour)
 	if got := judge(archive.Archive{w.read()}, own); got != "revoked" {

@@ -41,7 +41,7 @@ func (a Archive) JudgeScore(s Score, now time.Time) (autonomy.Claims, error) {
 	if err == nil && s.Score != nil {
 		var beside map[string]json.RawMessage
 		if err = json.Unmarshal(s.Score, &beside); err == nil {
-			err = NotOtherwise(beside, s.Token)
+			err = NotOtherwise(beside, s.Token, c)
 		}
 	}
 	return c, err

@@ -231,7 +231,7 @@ func members(token *oidc.IDToken) (claims map[string]json.RawMessage, err error)
 		}
 	}
 	if token.Subject == "" {
-		return nil, errors.New("its token names nobody (sub)")
+		return nil, errors.New("its token has no subject (sub)")
 	}
 	return claims, nil
 }

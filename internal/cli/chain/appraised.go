@@ -91,7 +91,7 @@ func (by *verifier) appraisal(raw []byte, token string) error {
 	}
 	var file map[string]json.RawMessage
 	if json.Unmarshal(raw, &file) == nil { // and not the token alone
-		if err := archive.NotOtherwise(file, token); err != nil {
+		if err := archive.NotOtherwise(file, token, claims); err != nil {
 			return err
 		}
 		var feedback erc8004.Value

@@ -396,7 +396,9 @@ func TestStartSparesSecretIDs(t *testing.T) {
 		process := kit.OneProcess(t.Context(), v.unstarted(t, v.config), "control")
 		process.Stderr = &log
 		check.Must(t, process.Start())
-		kit.Until(t, "the log to say it", func() bool { return log.has("action_grant.secret-id has expired or was unwrapped") })
+		kit.Until(t, "the log to say it", func() bool {
+			return log.has("action_grant.secret-id has expired or was unwrapped before")
+		})
 		check.Must(t, process.Process.Kill())
 		_ = process.Wait()
 		check.Must(t, os.Remove(spent))
