@@ -113,6 +113,15 @@ func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
 	}
 }
 
+// Laravel makes a DELETE of either.
+func TestBodiesThatChangeTheMethod(t *testing.T) {
+	p := newPostRig(t, created, nil)
+	p.wantRefused("override_refused", "POST", "/posts", `{"_method":"DELETE"}`)
+	p.wantRefused("override_refused", "POST", "/raw", "_method=DELETE", "Content-Type",
+		"application/x-www-form-urlencoded")
+	p.want(http.StatusCreated, "POST", "/posts", `{"method":"DELETE"}`)
+}
+
 func TestBinaryBody(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	body := strings.Repeat("\x00binary", 400_000)

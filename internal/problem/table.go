@@ -261,7 +261,7 @@ var table = collect(map[string][]row{
 			"Do without it, narrow the rule, or have the auditor certify a wider ceiling."},
 		{"learning_refused", 403, agents, "A learning session posts nothing",
 			"Go on: the call is recorded. Then run mediator learn."},
-		{"override_refused", 400, agents, "A header or query parameter could override the call",
+		{"override_refused", 400, agents, "A header, parameter or field could override the call",
 			"Leave out what the detail names, or set query: true."},
 	},
 	"message": {

@@ -54,6 +54,9 @@ func QueryOverride(method, query string) string {
 	return ""
 }
 
+// IsOverride reports whether a parameter of this name makes some servers use another method with any value.
+func IsOverride(name string) bool { return slices.Contains(parameters, FoldParameter(name)) }
+
 // Parameters yields the names and values of a query as lenient servers read it.
 func Parameters(query string) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {

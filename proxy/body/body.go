@@ -142,7 +142,8 @@ func (c *Body) Close() {
 	})
 }
 
-// Read reads the body of a session's request, at most limit bytes, as JSON or raw.
+// Read reads the body of a session's request, at most limit bytes, as JSON or raw. It refuses a body that could change
+// the call's method.
 func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, limit int64, isJSON bool) (*Body, error) {
 	if len(r.Trailer) > 0 {
 		return nil, refusal.New("request_malformed",
@@ -172,7 +173,24 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 		return nil, refusal.New("request_malformed",
 			"the request carries trailers, which the content hash would not cover")
 	}
+	if err := b.checkMethod(r, session, c.Text); err != nil {
+		c.Close()
+		return nil, err
+	}
 	return c, nil
+}
+
+// checkMethod refuses a body that could change the call's method, in its turn.
+func (b *Store) checkMethod(r *http.Request, session string, text []byte) error {
+	done, err := b.Turn(r.Context(), session, len(text))
+	if err != nil {
+		return err
+	}
+	defer done()
+	if name := methodOverride(r.Method, r.Header, text); name != "" {
+		return refusal.New("override_refused", "some servers take the call's method from the body's field %.40q", name)
+	}
+	return nil
 }
 
 // TooLarge refuses a body of more than limit bytes.

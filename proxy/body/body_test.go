@@ -3,9 +3,12 @@ package body
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"runtime"
+	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -28,4 +31,43 @@ func TestTurns(t *testing.T) {
 	done, err = b.Turn(t.Context(), "other", small+1)
 	check.Must(t, err)
 	done()
+}
+
+func TestMethodOverride(t *testing.T) {
+	const form, parts = "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"
+	part := func(header string) string { return "--b\r\n" + header + "\r\n\r\n_method\r\n--b--\r\n" }
+	for _, tt := range []struct{ kind, body, want string }{
+		{form, "a=b&_method=DELETE", "_method"},
+		{"Application/X-WWW-Form-Urlencoded; charset=utf-8", "%5fmethod=put", "_method"},
+		{"", "_method=DELETE", "_method"}, {form, "payment_method=card&a=_method", ""}, {"text/plain", "_method=DELETE", ""},
+		{"application/json", `{"a":1,"_method":"DELETE"}`, "_method"},
+		{"application/vnd.api+json", `{"\u005fmethod":"DELETE"}`, "_method"},
+		{"application/json", `{"_m\u0065thod":"DELETE"}`, "_method"},
+		{"application/json", `{"method":"DELETE","a":{"_method":"DELETE"},"b":"_method"}`, ""},
+		{"application/json", `["_method"]`, ""}, {"application/json", `{"_meth`, ""},
+		{parts, part(`Content-Disposition: form-data; name="_method"`), "_method"},
+		{parts, part(`content-disposition: form-data;` + "\r\n" + ` NAME = _METHOD`), "_METHOD"},
+		{parts, part(`Content-Disposition: form-data; name='.method'`), ".method"},
+		{parts, part(`Content-Disposition: form-data; name="payment_method"; filename="_method"`), ""},
+		{parts, part(`Content-Disposition: form-data; name="page"`) + `<input name="_method">`, ""},
+	} {
+		h := http.Header{}
+		if tt.kind != "" {
+			h.Set("Content-Type", tt.kind)
+		}
+		if got := methodOverride(http.MethodPost, h, []byte(tt.body)); got != tt.want {
+			t.Errorf("%s %s: got %q, want %q", tt.kind, tt.body, got, tt.want)
+		}
+	}
+}
+
+func FuzzMethodOverride(f *testing.F) {
+	f.Add("application/json", []byte(`{"_method":"DELETE"}`))
+	f.Add("multipart/form-data", []byte("--b\r\nContent-Disposition: form-data; name=_method\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, kind string, body []byte) {
+		name := methodOverride(http.MethodPost, http.Header{"Content-Type": {kind}}, body)
+		if name != "" && !strings.Contains(wire.FoldParameter(name), "method") {
+			t.Errorf("%q is no method", name)
+		}
+	})
 }

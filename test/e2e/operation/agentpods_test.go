@@ -3,6 +3,7 @@ package operation
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -97,6 +98,19 @@ func TestAgentsPods(t *testing.T) {
 		}
 	}
 	check.WantEqual(t, len(pods), 0)
+	// Without their authority both end, also in the tunnels that they have open.
+	tlstest.Replace(t, r.In("tls/authorities.pem"), tlstest.New(t).PEM())
+	for _, a := range []kit.Agent{first, second} {
+		kit.Until(t, "a pod of a withdrawn authority to be refused", func() bool {
+			resp, err := a.Get(a.Base + "/repos/acme/site")
+			if err != nil { // a new connection
+				return true
+			}
+			defer resp.Body.Close()
+			_, err = io.Copy(io.Discard, resp.Body)
+			return err == nil && resp.StatusCode == http.StatusForbidden
+		})
+	}
 	ended, _ := r.Doctor(t)
 	ended.Done("only declared  pod: ")
 }
