@@ -5,7 +5,9 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	"sigs.k8s.io/yaml"
 
@@ -24,8 +26,29 @@ func Schema() ([]byte, error) {
 	if err := expand(root); err != nil {
 		return nil, err
 	}
-	text, err := json.MarshalIndent(root, "", "  ")
-	return append(text, '\n'), err
+	return append(appendFolded(nil, root, "", 0), '\n'), nil
+}
+
+// columns bounds a line of the schema, so that it can be reviewed.
+const columns = 120
+
+// appendFolded appends JSON that breaks only what does not fit on its line, of which begun columns are taken.
+func appendFolded(to []byte, v any, indent string, begun int) []byte {
+	flat, _ := json.Marshal(v) // it was YAML
+	m, isObject := v.(map[string]any)
+	if len(indent)+begun+len(flat)+len(",") <= columns || !isObject {
+		return append(to, flat...)
+	}
+	to = append(to, '{')
+	for i, name := range slices.Sorted(maps.Keys(m)) {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		quoted := strconv.Quote(name) + ": "
+		to = append(to, "\n  "+indent+quoted...)
+		to = appendFolded(to, m[name], indent+"  ", len(quoted))
+	}
+	return append(to, "\n"+indent+"}"...)
 }
 
 // expand replaces each {keysOf: KIND, only: KEYS} by the schema of these keys, none of which is required: the process
