@@ -1,8 +1,9 @@
 // The deployment manifest: what the security team demands of each artifact, and the safeguards that it must not lack.
 import { hash, isHash } from './bytes.js';
-import { type Claims, type Shape, fits } from './claims.js';
+import type { Claims } from './claims.js';
 import { canonical, strictJSON } from './json.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
+import { type Shape, written } from './shape.js';
 import { type Expected, type SignerPolicy, keyName, nameAmong } from './trust.js';
 
 const MAX_MANIFEST = 256 * 1024;
@@ -11,9 +12,9 @@ export const METHODS = ['webhook_signature', 'scheduler_lock', 'policy_engine_de
   'external_attestation'];
 const CUSTODY = ['external_mediator', 'hardware_backed'];
 
-const allowed: Shape = { allowedIssuers: 'l', allowedAudiences: 'l', allowedKeyIds: 'l' };
-const custody: Shape = { ...allowed, allowedKeyCustody: 'l', requireNonExportableKey: 'b' };
-const all = (type: 'b' | 's' | 'l' | 'i', names: string): Shape =>
+const allowed: Shape = { allowedIssuers: 'n', allowedAudiences: 'n', allowedKeyIds: 'n' };
+const custody: Shape = { ...allowed, allowedKeyCustody: 'n', requireNonExportableKey: 'b' };
+const all = (type: 'b' | 's' | 'n' | 'f', names: string): Shape =>
   Object.fromEntries(names.split(' ').map((name) => [name, type]));
 
 // The controls that must be true; those that must be false.
@@ -43,43 +44,43 @@ const SESSION_SET = 'requireChallengeId requireBindingHash requireNoHumanPrompt 
   'denyUserShellAccess denyUserAccessibleAgentEnvironment';
 const REQUEST_SET = 'requireBindingHash requireCapabilityId';
 
-const proofPolicy: Shape = { ...custody, maxProofAgeMs: 'i' };
+const proofPolicy: Shape = { ...custody, maxProofAgeMs: 'f' };
 const shape: Shape = {
-  ...all('s', 'version deploymentId'), ...all('i', 'maxChallengeAgeMs capabilityTtlMs maxCapabilityAgeMs'),
+  ...all('s', 'version deploymentId'), ...all('f', 'maxChallengeAgeMs capabilityTtlMs maxCapabilityAgeMs'),
   runtimePolicy: {
-    ...allowed, ...all('l', 'allowedKeyCustody? allowedRuntimeIds? allowedTriggerKinds? deniedTriggerKinds? ' +
-      'alsoEnvironmentHashes?'), 'requireNonExportableKey?': 'b', maxAttestationAgeMs: 'i',
+    ...allowed, ...all('n', 'allowedKeyCustody? allowedRuntimeIds? allowedTriggerKinds? deniedTriggerKinds? ' +
+      'alsoEnvironmentHashes?'), 'requireNonExportableKey?': 'b', maxAttestationAgeMs: 'f',
     ...all('s', 'requiredMode? requiredPolicyHash requiredEnvironmentHash'),
     triggerReceiptPolicy: {
-      ...allowed, ...all('l', 'allowedKinds allowedSources'), ...all('b', RECEIPT_SET), maxReceiptAgeMs: 'i',
+      ...allowed, ...all('n', 'allowedKinds allowedSources'), ...all('b', RECEIPT_SET), maxReceiptAgeMs: 'f',
       ...all('s', 'requiredPayloadHash? requiredBindingHash?'),
       originProofPolicy: {
-        ...allowed, ...all('l', 'allowedKinds allowedSources allowedVerificationMethods'), ...all('b', ORIGIN_SET),
-        ...all('s', 'requiredPayloadHash? requiredBindingHash? requiredEvidenceHash?'), maxProofAgeMs: 'i',
+        ...allowed, ...all('n', 'allowedKinds allowedSources allowedVerificationMethods'), ...all('b', ORIGIN_SET),
+        ...all('s', 'requiredPayloadHash? requiredBindingHash? requiredEvidenceHash?'), maxProofAgeMs: 'f',
       },
     },
   },
   signerCertificatePolicy: {
     ...custody, ...all('b', `${SIGNER_SET} requirePostQuantumSignature?`),
-    ...all('i', 'maxRevocationListAgeMs? maxCertificateAgeMs'),
+    ...all('f', 'maxRevocationListAgeMs? maxCertificateAgeMs'),
   },
   deploymentCertificatePolicy: {
-    ...allowed, allowedDeploymentIds: 'l', 'requirePostQuantumSignature?': 'b', maxCertificateAgeMs: 'i',
+    ...allowed, allowedDeploymentIds: 'n', 'requirePostQuantumSignature?': 'b', maxCertificateAgeMs: 'f',
   },
   agentSessionReceiptPolicy: {
-    ...custody, ...all('l', 'allowedRuntimeIds allowedInputKinds deniedInputKinds'), ...all('b', SESSION_SET),
-    ...all('s', 'requiredPolicyHash requiredEnvironmentHash'), maxReceiptAgeMs: 'i',
+    ...custody, ...all('n', 'allowedRuntimeIds allowedInputKinds deniedInputKinds'), ...all('b', SESSION_SET),
+    ...all('s', 'requiredPolicyHash requiredEnvironmentHash'), maxReceiptAgeMs: 'f',
   },
   policyDecisionPolicy: proofPolicy,
   grantPolicy: proofPolicy,
   requestProofPolicy: { ...proofPolicy, ...all('b', REQUEST_SET) },
-  'interactionReceiptPolicy?': { ...custody, maxReceiptAgeMs: 'i' },
+  'interactionReceiptPolicy?': { ...custody, maxReceiptAgeMs: 'f' },
   'autonomyPolicy?': {
-    ...custody, maxReputationAgeMs: 'i', scoringHash: 's', ...all('b', 'requireVerification? allowDegraded?'),
+    ...custody, maxReputationAgeMs: 'f', scoringHash: 's', ...all('b', 'requireVerification? allowDegraded?'),
   },
-  'agentStatementPolicy?': { ...custody, maxStatementAgeMs: 'i' },
-  'webBotAuthPolicy?': { ...custody, maxDirectoryAgeMs: 'i' },
-  'egressCeiling?': [{ url: 's', 'methods?': 'l' }],
+  'agentStatementPolicy?': { ...custody, maxStatementAgeMs: 'f' },
+  'webBotAuthPolicy?': { ...custody, maxDirectoryAgeMs: 'f' },
+  'egressCeiling?': [{ url: 's', 'methods?': 'n' }],
   controls: all('b', `${REQUIRED} ${DENIED}`),
 };
 
@@ -118,7 +119,7 @@ export async function parseManifest(text: string): Promise<Strict> {
   try {
     refuseIf(text.length > MAX_MANIFEST, 'config_malformed', 'too large');
     m = strictJSON(text, { whole: true }) as Claims;
-    refuseIf(!fits(shape, m as never, true), 'config_malformed',
+    refuseIf(written(shape, m as never) !== canonical(m as never), 'config_malformed',
       'a member is unknown, missing, empty or of another type');
   } catch (error) {
     throw error instanceof Refusal ? new Refusal('config_malformed',
