@@ -148,6 +148,7 @@ var layers = []string{
 	"internal/terminal",
 	"internal/flood",
 	"internal/every",
+	"internal/cond",
 	"internal/descriptor",
 	"internal/share",
 	"internal/lru",

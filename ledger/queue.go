@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/actionproof/mediator/internal/cond"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/share"
 )
@@ -165,16 +166,8 @@ func (q *Queue) wait(ctx context.Context, until func() bool) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.changed.Broadcast()
-	})()
-	for !until() {
-		if ctx.Err() != nil {
-			return Unavailable("wait for the writer", ctx.Err())
-		}
-		q.changed.Wait()
+	if err := cond.Wait(ctx, q.changed, until); err != nil {
+		return Unavailable("wait for the writer", err)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"github.com/actionproof/mediator/internal/cond"
 )
 
 const maxReceipts = 4096
@@ -86,16 +88,9 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 
 // Stored returns the number of receipts that this queue has stored, as soon as it is not known, or when ctx ends.
 func (q *Queue) Stored(ctx context.Context, known int) int {
-	defer context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.changed.Broadcast()
-	})()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.stored == known && ctx.Err() == nil {
-		q.changed.Wait()
-	}
+	_ = cond.Wait(ctx, q.changed, func() bool { return q.stored != known }) // the number is right in any case
 	return q.stored
 }
 

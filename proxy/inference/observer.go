@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/actionproof/mediator/internal/cond"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/frames"
 	"github.com/actionproof/mediator/proxy/sse"
@@ -346,18 +347,12 @@ func (b *Observer) Interaction() Interaction {
 
 // catchUp waits until all is read that the client may have.
 func (b *Observer) catchUp(ctx context.Context) {
-	defer context.AfterFunc(ctx, func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.idle.Broadcast()
-	})()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.start(0)
-	for ctx.Err() == nil && !b.done && b.lost == ReasonNone &&
-		(b.reading || b.ended || jsontext.Value(b.held).IsValid()) {
-		b.idle.Wait()
-	}
+	_ = cond.Wait(ctx, &b.idle, func() bool { // a caller whose time is up reads what there is
+		return b.done || b.lost != ReasonNone || !b.reading && !b.ended && !jsontext.Value(b.held).IsValid()
+	})
 }
 
 // The times of a compressed stream's pieces are unknown.

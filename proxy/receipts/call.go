@@ -7,6 +7,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/cond"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -133,7 +134,7 @@ func (call *Call) Receipt(ctx context.Context) (string, error) {
 	}
 	c := call.chain
 	c.mu.Lock()
-	err := c.wait(ctx, func() bool { return call.made || c.failure != nil })
+	err := cond.Wait(ctx, c.changed, func() bool { return call.made || c.failure != nil })
 	if err != nil || !call.made {
 		err = c.unsigned()
 		c.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/cond"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/inference"
@@ -63,22 +64,6 @@ func NewChain(session, event string, opened time.Time, key [inference.MinKey]byt
 	return c
 }
 
-// The caller holds c.mu.
-func (c *Chain) wait(ctx context.Context, until func() bool) error {
-	defer context.AfterFunc(ctx, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.changed.Broadcast()
-	})()
-	for !until() {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		c.changed.Wait()
-	}
-	return nil
-}
-
 // settleEnding waits briefly for calls whose answer has ended: an agent may be faster than its call's end. The caller
 // holds c.mu.
 func (c *Chain) settleEnding(ctx context.Context) {
@@ -95,7 +80,7 @@ func (c *Chain) settleEnding(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, endingTimeout)
 	defer cancel()
-	_ = c.wait(ctx, settled)
+	_ = cond.Wait(ctx, c.changed, settled)
 }
 
 // Answers counts model calls with a whole answer, and waits briefly for calls about to end.
@@ -176,7 +161,7 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settleEnding(ctx)
-	if c.wait(ctx, func() bool { return len(c.ended) == 0 || c.failure != nil }) != nil || len(c.ended) > 0 {
+	if cond.Wait(ctx, c.changed, func() bool { return len(c.ended) == 0 || c.failure != nil }) != nil || len(c.ended) > 0 {
 		return nil, c.unsigned()
 	}
 	h := &evidence.InteractionHead{HeadHash: c.head, Number: c.number}
