@@ -92,15 +92,18 @@ func (a *audit) identity(m *Manifest) {
 		`Write version: "`+version1_0+`" or "`+version1_1+`".`)
 	a.when(m.DeploymentID == "", "deployment_id_missing", "deploymentId", "The manifest names no deployment.",
 		"Name the deployment.")
-	a.when(m.Version == version1_0 && m.AutonomyPolicy != nil, "autonomy_version", "version",
-		"A manifest of this version has no autonomyPolicy, so other verifiers refuse it.",
-		`Write version: "`+version1_1+`", or leave the policy out.`)
-	a.when(m.Version == version1_0 && m.AgentStatementPolicy != nil, "agent_statement_version", "version",
-		"A manifest of this version has no agentStatementPolicy, so other verifiers refuse it.",
-		`Write version: "`+version1_1+`", or leave the policy out.`)
-	a.when(m.Version == version1_0 && m.WebBotAuthPolicy != nil, "web_bot_auth_version", "version",
-		"A manifest of this version has no webBotAuthPolicy, so other verifiers refuse it.",
-		`Write version: "`+version1_1+`", or leave the policy out.`)
+	for _, later := range []struct {
+		isThere    bool
+		code, name string
+	}{
+		{m.AutonomyPolicy != nil, "autonomy", autonomyPath},
+		{m.AgentStatementPolicy != nil, "agent_statement", statementPath},
+		{m.WebBotAuthPolicy != nil, "web_bot_auth", webBotAuthPath},
+	} {
+		a.when(m.Version == version1_0 && later.isThere, later.code+"_version", "version",
+			"A manifest of this version has no "+later.name+", so other verifiers refuse it.",
+			`Write version: "`+version1_1+`", or leave the policy out.`)
+	}
 	p := m.DeploymentCertificatePolicy
 	a.when(m.DeploymentID != "" && len(p.AllowedDeploymentIDs) > 0 &&
 		!slices.Contains(p.AllowedDeploymentIDs, m.DeploymentID),
