@@ -38,9 +38,10 @@ func (m *Memory) Rotate() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := len(m.versions) + 1
-	m.versions = append(m.versions, NewVersion(m.name, n, public, func(_ context.Context, message []byte) ([]byte, error) {
-		return ed25519.Sign(private, message), nil
-	}).MadeAt(time.Now()))
+	m.versions = append(m.versions,
+		NewVersion(m.name, n, public, func(_ context.Context, message []byte) ([]byte, error) {
+			return ed25519.Sign(private, message), nil
+		}).MadeAt(time.Now()))
 	return nil
 }
 
@@ -69,7 +70,8 @@ func (m *Memory) Properties() Properties {
 // Observe reports what is true by construction.
 func (m *Memory) Observe(context.Context, time.Duration) []look.Observation {
 	return []look.Observation{
-		look.New(look.Custody, look.Holds, "The key "+m.name+" was made in this process's memory, and nothing hands it out."),
+		look.New(look.Custody, look.Holds,
+			"The key "+m.name+" was made in this process's memory, and nothing hands it out."),
 		look.New(look.Apart, look.Holds, "The key "+m.name+" is a key of its own, for one kind of artifact."),
 	}
 }

@@ -92,7 +92,8 @@ type SessionReceipt struct {
 	Registered
 	KeyClaims
 	AgentEnvironmentUserAccessible bool `json:"agentEnvironmentUserAccessible"`
-	// path of the SPIFFE id in the certificate of the agent's pod; empty if the agent shares the mediator's pod or machine
+	// path of the SPIFFE id in the certificate of the agent's pod; empty if the agent shares the mediator's pod or
+	// machine
 	AgentPod    string `json:"agentPod,omitempty"`
 	BindingHash string `json:"bindingHash"`
 	ChallengeID string `json:"challengeId"`
@@ -118,8 +119,8 @@ type SessionReceipt struct {
 func (c *SessionReceipt) check() error {
 	if c.Enforcement != "" && !slices.Contains(Enforcements(), c.Enforcement) || len(c.AgentPod) > maxAgentPod {
 		return refusal.New("artifact_malformed",
-			"the %s has an unknown enforcement (%.40q; known are %s) or an agentPod of more than %d bytes", sessionReceipt.Typ,
-			c.Enforcement, strings.Join(Enforcements(), ", "), maxAgentPod)
+			"the %s has an unknown enforcement (%.40q; known are %s) or an agentPod of more than %d bytes",
+			sessionReceipt.Typ, c.Enforcement, strings.Join(Enforcements(), ", "), maxAgentPod)
 	}
 	return c.Interactions.check()
 }
@@ -229,7 +230,8 @@ type ActionGrant struct {
 
 func (c *ActionGrant) check() error {
 	for _, list := range [][]string{
-		c.Actions, c.BindingHashes, c.ContentHashes, c.OriginEvidenceHashes, c.OriginEvidenceIDs, c.OriginVerificationMethods,
+		c.Actions, c.BindingHashes, c.ContentHashes, c.OriginEvidenceHashes, c.OriginEvidenceIDs,
+		c.OriginVerificationMethods,
 		c.PolicyDecisionHashes, c.PolicyDecisionIDs, c.Resources, c.RuntimeIDs, c.TriggerEventIDs, c.TriggerSources,
 	} {
 		// A reader could take an empty list for "no limit".
@@ -274,8 +276,8 @@ func (c *SignerCertificate) key() KeyClaims { return KeyClaims{c.KeyCustody, c.K
 
 func (c *SignerCertificate) check() error {
 	if len(c.Purposes) != 1 {
-		return refusal.New("artifact_malformed", "the %s for key %s must give exactly one purpose", signerCertificate.Typ,
-			c.SubjectKeyID)
+		return refusal.New("artifact_malformed", "the %s for key %s must give exactly one purpose",
+			signerCertificate.Typ, c.SubjectKeyID)
 	}
 	if IsSecretID(c.SubjectKeyID) {
 		return refusal.New("artifact_malformed", "the %s is for the shared secret %s; only keys are certified",

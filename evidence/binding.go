@@ -43,7 +43,8 @@ func (b Binding) Check() error {
 	case b.Action == "" || len(b.Action) > maxName:
 		return refusal.New("artifact_malformed", "the binding's action is missing or longer than %d bytes", maxName)
 	case b.Resource == "" || len(b.Resource) > maxResource:
-		return refusal.New("artifact_malformed", "the binding's resource is missing or longer than %d bytes", maxResource)
+		return refusal.New("artifact_malformed", "the binding's resource is missing or longer than %d bytes",
+			maxResource)
 	case !IsHash(b.ContentHash):
 		return refusal.New("artifact_malformed", "the binding's contentHash is not a lowercase hex SHA-256")
 	}

@@ -41,7 +41,8 @@ func ParseBundle(raw []byte) (Bundle, error) {
 	b, err := ParseAnyBundle(raw)
 	if n := len(b.Certificates); err == nil && n > MaxCertificates {
 		return Bundle{},
-			refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", n, MaxCertificates)
+			refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", n,
+				MaxCertificates)
 	}
 	return b, err
 }
@@ -99,8 +100,8 @@ func checkRevocations(typ string, entries []Revocation) error {
 		if r.Kind != RevokedArtifact && r.Kind != RevokedKey || r.Expires <= 0 || len(r.ID) > maxKeyID ||
 			len(r.Reason) > maxName {
 			return refusal.New("artifact_malformed",
-				"the entry %.80q of the %s has an unknown kind, no expiry (exp), or an id or reason of over %d bytes", r.ID, typ,
-				maxName)
+				"the entry %.80q of the %s has an unknown kind, no expiry (exp), or an id or reason of over %d bytes",
+				r.ID, typ, maxName)
 		}
 	}
 	return nil
@@ -169,7 +170,8 @@ func (t *Trust) Succeeds(old *Trust) error {
 	for kid := range t.signers {
 		if newest, retired := old.Retired(kid); retired {
 			return refusal.New("revocations_rolled_back",
-				"the trust bundle certifies key %s, a version that was retired; the key's current version is %d", kid, newest)
+				"the trust bundle certifies key %s, a version that was retired; the key's current version is %d", kid,
+				newest)
 		}
 	}
 	return nil
@@ -219,7 +221,8 @@ func (t *Trust) notRevoked(what, kid string, ids []string, at moment) error {
 	r := t.revocations
 	if r == nil {
 		if t.policy.MaxRevocationAge > 0 {
-			return refusal.New("revocations_stale", "the policy demands a revocation list, but the trust bundle has none")
+			return refusal.New("revocations_stale",
+				"the policy demands a revocation list, but the trust bundle has none")
 		}
 		return nil
 	}

@@ -76,7 +76,8 @@ func parse(token, alg, typ string, limit int) (parsed, error) {
 		return p, errTooLarge(token, typ, limit)
 	}
 	if dots := strings.Count(token, "."); dots != 2 {
-		return p, refusal.New("artifact_malformed", "the %s is not a compact JWS: it has %d parts instead of 3", typ, dots+1)
+		return p, refusal.New("artifact_malformed", "the %s is not a compact JWS: it has %d parts instead of 3", typ,
+			dots+1)
 	}
 	first, rest, _ := strings.Cut(token, ".")
 	second, third, _ := strings.Cut(rest, ".")
@@ -121,7 +122,8 @@ func parseHeader(raw []byte, alg, typ string) (header, error) {
 			"the header of the %s must be canonical JSON with alg, kid and typ only", typ)
 	}
 	if h.Alg != alg {
-		return h, refusal.New("artifact_malformed", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg, alg)
+		return h, refusal.New("artifact_malformed", "the %s names algorithm %.20q; only %s is accepted", typ, h.Alg,
+			alg)
 	}
 	if h.Typ != typ {
 		return h, refusal.New("artifact_malformed", "a token of type %.60q was given where a %s is needed", h.Typ, typ)

@@ -38,7 +38,8 @@ func OpenMAC[C any](s Secret, k Kind[C], token string, want Expected, now time.T
 
 func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at moment) (o Opened[C], err error) {
 	if !k.shared {
-		return o, refusal.New("artifact_malformed", "a %s is signed with a key of its own, never with a shared secret", k.Typ)
+		return o, refusal.New("artifact_malformed", "a %s is signed with a key of its own, never with a shared secret",
+			k.Typ)
 	}
 	p, err := parse(token, algHS256, k.Typ, k.maxToken)
 	if err != nil {
@@ -46,8 +47,8 @@ func openShared[C any](trust *Trust, k Kind[C], token string, want Expected, at 
 	}
 	i := slices.IndexFunc(want.Secrets, func(s Secret) bool { return s.Check() == nil && s.id == p.header.Kid })
 	if i < 0 {
-		return o, refusal.New("key_unknown", "the %s is authenticated with the secret %.80q, which the policy does not hold",
-			k.Typ, p.header.Kid)
+		return o, refusal.New("key_unknown",
+			"the %s is authenticated with the secret %.80q, which the policy does not hold", k.Typ, p.header.Kid)
 	}
 	s := want.Secrets[i]
 	if trust.publishes(s) {

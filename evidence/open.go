@@ -129,7 +129,8 @@ func Judge[C any](v *Verifier, k Kind[C], o Opened[C], want Expected) error {
 func (k Kind[C]) signer(trust *Trust, kid string, want Expected, at moment) (*certified, error) {
 	if want.RequirePostQuantum {
 		return nil, refusal.New("roots_not_pinned",
-			"the policy demands a second, post-quantum signature on the %s, but a token of this type can have only one", k.Typ)
+			"the policy demands a second, post-quantum signature on the %s, but a token of this type can have only one",
+			k.Typ)
 	}
 	return trust.signer(kid, k.Typ, k.Purpose, at)
 }
@@ -145,12 +146,12 @@ func (k Kind[C]) admits(trust *Trust, s *certified, o Opened[C], want Expected, 
 		return err
 	}
 	if r.Issuer != s.cert.SubjectIssuer {
-		return refusal.New("key_purpose", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ, r.Issuer,
-			o.kid, s.cert.SubjectIssuer)
+		return refusal.New("key_purpose", "the %s claims issuer %q, but key %s is certified for issuer %q", k.Typ,
+			r.Issuer, o.kid, s.cert.SubjectIssuer)
 	}
 	if k.custody != nil && *k.custody(o.claims) != key {
-		return refusal.New("key_custody", "the %s and the custody certificate of key %s disagree about the key's custody",
-			k.Typ, o.kid)
+		return refusal.New("key_custody",
+			"the %s and the custody certificate of key %s disagree about the key's custody", k.Typ, o.kid)
 	}
 	return want.admits(k.Typ, o.kid, r, key, at)
 }

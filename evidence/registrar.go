@@ -100,8 +100,9 @@ func PossessionKind() Kind[Possession] { return possession }
 
 func (r *RegistrarRules) check() error {
 	if len(r.Rules) == 0 || len(r.Rules) > maxRules || r.Serial <= 0 {
-		return refusal.New("artifact_malformed", "the %s have %d rules and the serial number %d: write 1 to %d rules, and a "+
-			"number above 0", registrarRules.Typ, len(r.Rules), r.Serial, maxRules)
+		return refusal.New("artifact_malformed",
+			"the %s have %d rules and the serial number %d: write 1 to %d rules, and a "+
+				"number above 0", registrarRules.Typ, len(r.Rules), r.Serial, maxRules)
 	}
 	for i, rule := range r.Rules {
 		if why := rule.wrong(); why != "" {

@@ -23,15 +23,16 @@ const separator = "~"
 // Ed25519>~<JWS by ML-DSA-65>".
 func Countersign[C any](ctx context.Context, key Key, k Kind[C], token string) (string, error) {
 	if !k.rooted() {
-		return "", refusal.New("artifact_malformed", "a %s is signed with Ed25519 alone and gets no second signature", k.Typ)
+		return "", refusal.New("artifact_malformed", "a %s is signed with Ed25519 alone and gets no second signature",
+			k.Typ)
 	}
 	p, err := parse(token, k.alg, k.Typ, k.maxToken)
 	if err != nil {
 		return "", err
 	}
 	if p.header.Kid != key.KeyID() {
-		return "", refusal.New("signature_invalid", "the %s is signed by key %s, so key %s cannot add the second signature",
-			k.Typ, p.header.Kid, key.KeyID())
+		return "", refusal.New("signature_invalid",
+			"the %s is signed by key %s, so key %s cannot add the second signature", k.Typ, p.header.Kid, key.KeyID())
 	}
 	head, err := encodeHeader(header{Alg: algMLDSA65, Kid: key.KeyID(), Typ: k.Typ})
 	if err != nil {
@@ -71,7 +72,8 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 		return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
 	case r.PostQuantum == nil && requirePostQuantum:
 		return refusal.New("roots_not_pinned",
-			"the policy demands a post-quantum signature of the %s, but no post-quantum key is pinned for key %s", typ, kid)
+			"the policy demands a post-quantum signature of the %s, but no post-quantum key is pinned for key %s", typ,
+			kid)
 	case r.PostQuantum != nil && p.second == "":
 		return refusal.New("signature_invalid",
 			"the %s needs a post-quantum signature too, because a post-quantum key is pinned for key %s", typ,
@@ -85,8 +87,8 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	}
 	switch {
 	case second.header.Kid != kid:
-		return refusal.New("signature_invalid", "the first signature of the %s is by key %s, but the second is by key %.80q",
-			typ, kid, second.header.Kid)
+		return refusal.New("signature_invalid",
+			"the first signature of the %s is by key %s, but the second is by key %.80q", typ, kid, second.header.Kid)
 	case !bytes.Equal(second.payload, p.payload):
 		return refusal.New("artifact_malformed",
 			"the two signatures of the %s by key %s are for different claims", typ, kid)
@@ -120,8 +122,8 @@ func (j AKP) Key() (*mldsa65.PublicKey, error) {
 	raw, err := decodeStrict(j.Public)
 	if err != nil || j.KeyType != "AKP" || j.Algorithm != algMLDSA65 || j.KeyID == "" || len(j.KeyID) > maxKeyID ||
 		len(raw) != mldsa65.PublicKeySize {
-		return nil, refusal.New("trust_malformed", "the JWK must be a public ML-DSA-65 key of %d bytes (kty AKP) with a kid",
-			mldsa65.PublicKeySize)
+		return nil, refusal.New("trust_malformed",
+			"the JWK must be a public ML-DSA-65 key of %d bytes (kty AKP) with a kid", mldsa65.PublicKeySize)
 	}
 	const seed = 32 // of rho, before t1
 	if bytes.Count(raw[seed:], []byte{0}) == len(raw)-seed {
@@ -162,12 +164,12 @@ func ParseRoot(raw []byte, purpose string) (Root, error) {
 	}
 	var second AKP
 	if err := strictjson.Parse(set.Keys[1], &second); err != nil {
-		return r, refusal.New("trust_malformed", "the second key of the set is not the public JWK of an ML-DSA-65 key: %v",
-			err)
+		return r, refusal.New("trust_malformed",
+			"the second key of the set is not the public JWK of an ML-DSA-65 key: %v", err)
 	}
 	if second.KeyID != r.KeyID {
-		return r, refusal.New("trust_malformed", "the two keys of a root must share a kid, not %.80q and %.80q", r.KeyID,
-			second.KeyID)
+		return r, refusal.New("trust_malformed", "the two keys of a root must share a kid, not %.80q and %.80q",
+			r.KeyID, second.KeyID)
 	}
 	r.PostQuantum, err = second.Key()
 	return r, err

@@ -79,8 +79,8 @@ func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
 		newest: make(map[string]int), policy: policy}
 	for _, r := range roots {
 		if !isRoot(r.Purpose) {
-			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which is not a root's purpose", r.KeyID,
-				r.Purpose)
+			return nil, refusal.New("trust_malformed", "the root key %s has purpose %q, which is not a root's purpose",
+				r.KeyID, r.Purpose)
 		}
 		if _, ok := t.roots[r.KeyID]; ok {
 			return nil, refusal.New("trust_malformed", "the root key id %.80q is pinned twice", r.KeyID)
@@ -89,8 +89,8 @@ func newTrust(roots []Root, policy SignerPolicy) (*Trust, error) {
 			return nil, err
 		}
 		if other, ok := t.pinned(r.Public); ok {
-			return nil, refusal.New("trust_malformed", "the roots %.80q and %.80q are pinned with one public key", other,
-				r.KeyID)
+			return nil, refusal.New("trust_malformed", "the roots %.80q and %.80q are pinned with one public key",
+				other, r.KeyID)
 		}
 		t.roots[r.KeyID] = r
 	}
@@ -140,7 +140,8 @@ func (t *Trust) add(token string) error {
 	kid := s.cert.SubjectKeyID
 	if old, ok := t.signers[kid]; ok {
 		if subtle.ConstantTimeCompare(old.public, s.public) != 1 {
-			return refusal.New("key_unknown", "two certificates have the same key id, %s, but different public keys", kid)
+			return refusal.New("key_unknown", "two certificates have the same key id, %s, but different public keys",
+				kid)
 		}
 		if old.cert.IssuedAt > s.cert.IssuedAt {
 			return nil
@@ -188,8 +189,8 @@ func (t *Trust) openCertificate(token string) (*certified, error) {
 			cert.SubjectKeyID)
 	}
 	if _, isRoot := t.roots[cert.SubjectKeyID]; isRoot {
-		return nil, refusal.New("key_unknown", "a certificate is for key %s, which is a pinned root and cannot be certified",
-			cert.SubjectKeyID)
+		return nil, refusal.New("key_unknown",
+			"a certificate is for key %s, which is a pinned root and cannot be certified", cert.SubjectKeyID)
 	}
 	if root, ok := t.pinned(public); ok {
 		return nil, refusal.New("key_unknown", "the certificate of key %s is for the public key of the pinned root %s",
@@ -211,7 +212,8 @@ type Certified struct {
 func (t *Trust) Certified() []Certified {
 	out := make([]Certified, 0, len(t.signers))
 	for kid, s := range t.signers {
-		out = append(out, Certified{Token: s.token, Certificate: s.cert, Public: s.public, Revoked: t.revocations.has(kid)})
+		out = append(out, Certified{Token: s.token, Certificate: s.cert, Public: s.public,
+			Revoked: t.revocations.has(kid)})
 	}
 	return out
 }
@@ -222,12 +224,12 @@ func (t *Trust) root(kid, typ, purpose string) (Root, error) {
 		if s, _, _ := t.certified(kid); s == nil {
 			return r, refusal.New("key_unknown", "the %s is signed by key %.80q, which is not pinned", typ, kid)
 		}
-		return r, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for a role and is not a root",
-			typ, kid)
+		return r, refusal.New("key_purpose",
+			"the %s is signed by key %s, which is certified for a role and is not a root", typ, kid)
 	}
 	if r.Purpose != purpose {
-		return r, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned only for %s", typ, kid,
-			r.Purpose)
+		return r, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned only for %s", typ,
+			kid, r.Purpose)
 	}
 	return r, nil
 }
@@ -251,28 +253,29 @@ func (t *Trust) signer(kid, typ, purpose string, at moment) (*certified, error) 
 		return nil, err
 	}
 	if r, isRoot := t.roots[kid]; isRoot {
-		return nil, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned only for %s", typ, kid,
-			r.Purpose)
+		return nil, refusal.New("key_purpose", "the %s is signed by the root key %s, which is pinned only for %s", typ,
+			kid, r.Purpose)
 	}
 	if s == nil {
 		_, version := cutKeyID(kid)
 		switch {
 		case 0 < version && version < newest:
 			return nil, refusal.New("key_retired",
-				"the %s is signed by key %s, which no longer has a custody certificate; only version %d has one", typ, kid, newest)
+				"the %s is signed by key %s, which no longer has a custody certificate; only version %d has one", typ,
+				kid, newest)
 		case 0 < newest && newest < version:
 			return nil, refusal.New("key_unknown", "the %s is signed by key %.80q, %w", typ, kid, errNewer)
 		}
-		return nil, refusal.New("key_unknown", "the %s is signed by key %.80q, for which there is no custody certificate",
-			typ, kid)
+		return nil, refusal.New("key_unknown",
+			"the %s is signed by key %.80q, for which there is no custody certificate", typ, kid)
 	}
 	c := &s.cert
 	if err := t.notRevoked(signerCertificate.Typ, s.kid, []string{c.ID}, at); err != nil {
 		return nil, err
 	}
 	if c.Purposes[0] != purpose {
-		return nil, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s", typ,
-			kid, c.Purposes[0], purpose)
+		return nil, refusal.New("key_purpose", "the %s is signed by key %s, which is certified for %s and not for %s",
+			typ, kid, c.Purposes[0], purpose)
 	}
 	if s.shared {
 		return nil, refusal.New("key_purpose",

@@ -106,8 +106,8 @@ func decode[C any](k Kind[C], payload []byte) (*C, error) {
 func (e Expected) admits(what, kid string, r Registered, key KeyClaims, at moment) error {
 	if len(e.Issuers) == 0 || len(e.Audiences) == 0 || len(e.KeyIDs) == 0 || e.MaxAge <= 0 {
 		return refusal.New("not_allowed",
-			"the policy for the %s accepts nothing, because it lists no issuers, audiences or key ids, or sets no maximum age",
-			what)
+			"the policy for the %s accepts nothing, because it lists no issuers, audiences or key ids, or "+
+				"sets no maximum age", what)
 	}
 	iat, exp := time.Unix(r.IssuedAt, 0), time.Unix(r.Expires, 0)
 	now, skew := at.now, at.skew

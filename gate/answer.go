@@ -166,7 +166,8 @@ func verifyRecordedAnswer(p ledger.Record) error {
 	if err != nil {
 		return refusal.New("record_mismatch", "the API's answer: %w", err)
 	}
-	if p.State != ledger.StateForwarded && p.State != ledger.StateIndeterminate { // the end of an MCP result may be lost
+	// the end of an MCP result may be lost
+	if p.State != ledger.StateForwarded && p.State != ledger.StateIndeterminate {
 		return refusal.New("record_mismatch", "the API has answered, but the record says %.40s", p.State)
 	}
 	_, rest, _ := strings.Cut(p.Resource, " ")

@@ -103,7 +103,8 @@ type hashes struct{ policy, environment string }
 func (c *chain) pinned(artifact, policyHash, environmentHash string) error {
 	want := c.g.strict.Runtime
 	if !slices.Contains(want.EnvironmentHashes, environmentHash) {
-		return refusal.New("pin_mismatch", "the environment hash of the %s does not match the rest of the chain", artifact)
+		return refusal.New("pin_mismatch", "the environment hash of the %s does not match the rest of the chain",
+			artifact)
 	}
 	return samePins(artifact, policyHash, environmentHash, hashes{want.PolicyHash, environmentHash})
 }
@@ -237,7 +238,8 @@ func (c *chain) verifyAttestation() error {
 	case len(s.Runtime.RuntimeIDs) > 0 && !evidence.MatchName(s.Runtime.RuntimeIDs, a.RuntimeID):
 		return refusal.New("not_allowed", "the manifest does not allow the runtime %q", a.RuntimeID)
 	case !slices.Contains(s.Runtime.TriggerKinds, a.Trigger.Kind):
-		return refusal.New("not_allowed", "the runtime policy does not allow runs with a trigger of kind %q", a.Trigger.Kind)
+		return refusal.New("not_allowed", "the runtime policy does not allow runs with a trigger of kind %q",
+			a.Trigger.Kind)
 	}
 	err = all("artifacts_mismatch", "runtime attestation",
 		equal{a.ChallengeID, c.work.ID, "challenge"},

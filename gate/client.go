@@ -106,7 +106,8 @@ func (c *Client) call(ctx context.Context, url string, ask, answer any) error {
 		return r
 	}, said.Error())
 	if !problem.Known(said.Code()) {
-		return refusal.New("gate_unavailable", "the API's gate refused with the code %.40q, which the mediator does not know",
+		return refusal.New("gate_unavailable",
+			"the API's gate refused with the code %.40q, which the mediator does not know",
 			said.Code()).ForOperator("and said: %.500s", detail)
 	}
 	refused := refusal.New(said.Code(), "the API's gate refused").ForOperator("and said: %.500s", detail)

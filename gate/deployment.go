@@ -21,7 +21,8 @@ type certified struct {
 // verify verifies a deployment certificate against the manifest behind s, which never changes.
 func (d *deployment) verify(v *evidence.Verifier, token string, s *policy.Strict) error {
 	trust, now := v.Trust(), v.Now()
-	if k := d.last.Load(); k != nil && k.token == token && k.trust == trust && !now.Before(k.from) && now.Before(k.until) {
+	if k := d.last.Load(); k != nil && k.token == token && k.trust == trust && !now.Before(k.from) &&
+		now.Before(k.until) {
 		return nil
 	}
 	c, err := policy.VerifyCertificate(v, token, s)

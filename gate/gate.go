@@ -41,7 +41,8 @@ func New(o Options) (*Gate, error) {
 	if err := o.Secret.Check(); err != nil {
 		return nil, err
 	}
-	return &Gate{challenges: o.Challenges, secret: o.Secret, issuer: o.Issuer, verifier: o.Verifier, strict: o.Strict}, nil
+	return &Gate{challenges: o.Challenges, secret: o.Secret, issuer: o.Issuer, verifier: o.Verifier,
+		strict: o.Strict}, nil
 }
 
 // Challenge refuses a malformed binding.
@@ -124,8 +125,10 @@ func (c *chain) capability() evidence.Capability {
 			KeyID: c.opened.Attestation.KeyID(), PolicyHash: a.PolicyHash, RuntimeID: a.RuntimeID, Trigger: a.Trigger,
 		},
 		Session: &evidence.SessionSummary{
-			AgentEnvironmentUserAccessible: s.AgentEnvironmentUserAccessible, HumanOperatorPresent: s.HumanOperatorPresent,
-			HumanPromptPresent: s.HumanPromptPresent, InputKind: s.InputKind, ReceiptID: s.ID, SessionID: s.SessionID,
+			AgentEnvironmentUserAccessible: s.AgentEnvironmentUserAccessible,
+			HumanOperatorPresent:           s.HumanOperatorPresent,
+			HumanPromptPresent:             s.HumanPromptPresent, InputKind: s.InputKind, ReceiptID: s.ID,
+			SessionID:       s.SessionID,
 			UserShellAccess: s.UserShellAccess,
 		},
 	}
@@ -156,9 +159,8 @@ func (g *Gate) Authorize(_ context.Context, r AuthorizeRequest) (Authorization, 
 	var out Authorization
 	r.Binding.Nonce = ""
 	claims, key, err := challenge.VerifyCapability(g.secret, r.Capability, challenge.WantCapability{
-		Issuer: g.issuer, Binding: r.Binding, MaxAge: g.strict.MaxCapabilityAge, RequireEvidence: true, RequireGrant: true,
-		Runtime: g.runtime(),
-		Now:     g.verifier.Now(), Skew: g.verifier.Skew(),
+		Issuer: g.issuer, Binding: r.Binding, MaxAge: g.strict.MaxCapabilityAge, RequireEvidence: true,
+		RequireGrant: true, Runtime: g.runtime(), Now: g.verifier.Now(), Skew: g.verifier.Skew(),
 	})
 	if err == nil { // revoked since it was minted?
 		err = g.verifier.NotRevoked("evidence of the capability", claims.Runtime.KeyID, claims.ID, claims.DecisionID,

@@ -30,7 +30,8 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 		tokens[a.Name] = a.Token
 	}
 	c := &chain{g: &Gate{verifier: v, strict: s}, envelope: evidence.Envelope{
-		ChallengeToken: tokens["challenge"], OriginProof: tokens["originProof"], TriggerReceipt: tokens["triggerReceipt"],
+		ChallengeToken: tokens["challenge"], OriginProof: tokens["originProof"],
+		TriggerReceipt: tokens["triggerReceipt"],
 		PolicyDecision: tokens["policyDecision"], Grant: tokens["grant"], Attestation: tokens["runtimeAttestation"],
 		SessionReceipt: tokens["sessionReceipt"], DeploymentCertificate: tokens["deploymentCertificate"],
 	}}
@@ -44,7 +45,9 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 		}},
 		{checkGrant, (*chain).verifyGrant}, {checkRuntime, (*chain).verifyRecordedRuntime},
 		{CheckSession, func(c *chain, ctx context.Context) error { return c.verifyRecordedSession(ctx, p.Session) }},
-		{CheckDeployment, func(c *chain, ctx context.Context) error { return c.verifyRecordedDeployment(ctx, p.Manifest) }},
+		{CheckDeployment, func(c *chain, ctx context.Context) error {
+			return c.verifyRecordedDeployment(ctx, p.Manifest)
+		}},
 		{CheckProof, func(c *chain, _ context.Context) error {
 			return c.verifyRecordedProof(tokens["requestProof"], tokens["capability"], p.CapabilityID)
 		}},

@@ -115,8 +115,9 @@ type Queries interface {
 
 // SQL returns a [Protect.InTransaction] for a database. consume is postgres.Consume or the like. The handler gets the
 // transaction from [Tx].
-func SQL(db *sql.DB,
-	consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error) func(context.Context) (Transaction, error) {
+func SQL(
+	db *sql.DB, consume func(ctx context.Context, tx *sql.Tx, keys ...ledger.Key) error,
+) func(context.Context) (Transaction, error) {
 	return func(ctx context.Context) (Transaction, error) {
 		tx, err := db.BeginTx(ctx, nil)
 		return sqlTransaction{tx, consume}, err

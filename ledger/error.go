@@ -67,10 +67,11 @@ func (e *SeveralError) Code() string { return "not_found" }
 
 func (e *SeveralError) Error() string {
 	if e.More {
-		return fmt.Sprintf("more than %d records have an id that begins with %.80q; the first are %s", MaxSeveral, e.Prefix,
-			strings.Join(e.IDs, ", "))
+		return fmt.Sprintf("more than %d records have an id that begins with %.80q; the first are %s", MaxSeveral,
+			e.Prefix, strings.Join(e.IDs, ", "))
 	}
-	return fmt.Sprintf("%d records have an id that begins with %.80q: %s", len(e.IDs), e.Prefix, strings.Join(e.IDs, ", "))
+	return fmt.Sprintf("%d records have an id that begins with %.80q: %s", len(e.IDs), e.Prefix,
+		strings.Join(e.IDs, ", "))
 }
 
 // ForkedError means that a session's chain has another receipt with this number. The chain takes no more receipts.

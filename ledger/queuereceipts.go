@@ -69,7 +69,9 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 		}
 	}
 	stored := func() bool {
-		return !slices.ContainsFunc(q.receipts, func(r Receipt) bool { return r.Session == session && r.Number <= upTo })
+		return !slices.ContainsFunc(q.receipts, func(r Receipt) bool {
+			return r.Session == session && r.Number <= upTo
+		})
 	}
 	if !stored() && q.failure != nil {
 		q.attemptNow()

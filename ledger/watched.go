@@ -50,7 +50,8 @@ func LastSeen(path string) (last Identity, seen bool, err error) {
 	}
 	if err != nil {
 		return Identity{}, false,
-			&ReplacedError{fmt.Sprintf("which ledger was used last cannot be read from %s: %v. %s", path, err, howToAccept)}
+			&ReplacedError{fmt.Sprintf("which ledger was used last cannot be read from %s: %v. %s", path, err,
+				howToAccept)}
 	}
 	return last, true, nil
 }
@@ -78,13 +79,15 @@ func compare(ctx context.Context, s Identified, now, last Identity) error {
 	case now.ID != last.ID:
 		return &ReplacedError{
 			fmt.Sprintf(
-				"the ledger is another one (%s) than before (%s): which keys are consumed, and the records, are lost. %s", now.ID,
-				last.ID, howToAccept)}
+				"the ledger is another one (%s) than before (%s): which keys are consumed, and the "+
+					"records, are lost. %s", now.ID, last.ID, howToAccept)}
 	default:
 		return &ReplacedError{
 			fmt.Sprintf(
-				"the ledger %s is an older copy: its mark is %d, and was %d; it was accepted %d times, and %d before. What was "+
-					"consumed since could be used again. %s", now.ID, now.Mark, last.Mark, now.Accepted, last.Accepted, howToAccept)}
+				"the ledger %s is an older copy: its mark is %d, and was %d; it was accepted %d times, and "+
+					"%d before. What was "+
+					"consumed since could be used again. %s", now.ID, now.Mark, last.Mark, now.Accepted, last.Accepted,
+				howToAccept)}
 	}
 }
 

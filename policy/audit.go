@@ -117,7 +117,8 @@ func (a *audit) triggers(p *RuntimePolicy) {
 		"The policy asks for a run that is not autonomous.", "Leave it out, or write "+evidence.ModeAutonomous+".")
 	a.when(beyond(p.AllowedTriggerKinds, autonomousKinds) || slices.Contains(p.AllowedTriggerKinds, ""),
 		"runtime_trigger_kinds_unsafe", runtimePath+".allowedTriggerKinds",
-		"The list holds something that no strict policy accepts.", "Choose from "+strings.Join(autonomousKinds, ", ")+".")
+		"The list holds something that no strict policy accepts.",
+		"Choose from "+strings.Join(autonomousKinds, ", ")+".")
 	if len(p.DeniedTriggerKinds) > 0 {
 		a.denied(p.DeniedTriggerKinds, deniedTriggerKinds, "runtime_trigger_kind_", runtimePath+".deniedTriggerKinds",
 			"trigger kind")
@@ -192,8 +193,8 @@ func (a *audit) requirements(rows []requirement) {
 
 func (a *audit) denied(kinds, all []string, code, path, what string) {
 	for _, kind := range all {
-		a.when(!slices.Contains(kinds, kind), code+kind+"_not_denied", path, "The list does not deny the "+what+" "+kind+".",
-			"Add "+kind+" to the list.")
+		a.when(!slices.Contains(kinds, kind), code+kind+"_not_denied", path,
+			"The list does not deny the "+what+" "+kind+".", "Add "+kind+" to the list.")
 	}
 }
 
@@ -203,10 +204,12 @@ func (a *audit) hashes(rows []hash) {
 		case r.value == "" && r.optional:
 		case !evidence.IsHash(r.value):
 			a.when(true, r.code+"_missing", r.path,
-				"This is no lowercase hex SHA-256, so nothing is pinned.", "Set it to the SHA-256 of the required value.")
+				"This is no lowercase hex SHA-256, so nothing is pinned.",
+				"Set it to the SHA-256 of the required value.")
 		case r.same != "":
 			a.when(r.value != r.same, r.code+"_differs", r.path,
-				"This pins something else than runtimePolicy does, so no post can satisfy both.", "Use the hash in runtimePolicy.")
+				"This pins something else than runtimePolicy does, so no post can satisfy both.",
+				"Use the hash in runtimePolicy.")
 		}
 	}
 }
@@ -215,8 +218,8 @@ func (a *audit) duration(d duration) {
 	mend := fmt.Sprintf("Set it to between %d and %d.", minAge.Milliseconds(), d.bound.Milliseconds())
 	a.when(d.ms < minAge.Milliseconds(), d.code+"_missing", d.path, "There is no usable bound on "+d.what+".", mend)
 	a.when(d.ms > d.bound.Milliseconds(), d.code+"_over_bound", d.path,
-		fmt.Sprintf("The bound on %s, %d ms, is longer than the %d ms that are safe.", d.what, d.ms, d.bound.Milliseconds()),
-		mend)
+		fmt.Sprintf("The bound on %s, %d ms, is longer than the %d ms that are safe.", d.what, d.ms,
+			d.bound.Milliseconds()), mend)
 }
 
 // separation demands that no two roles share an issuer or a key, because its holder could act as both witnesses. All
@@ -228,8 +231,8 @@ func (a *audit) separation(roles []role) {
 			a.exclusive(&issuers, issuer, "issuer_shared", "issuer "+issuer, join(r.path, "allowedIssuers"), r)
 		}
 		for _, kid := range r.allowed.AllowedKeyIDs {
-			a.exclusive(&keys, evidence.KeyName(kid), "key_purpose", "key "+evidence.KeyName(kid), join(r.path, "allowedKeyIds"),
-				r)
+			a.exclusive(&keys, evidence.KeyName(kid), "key_purpose", "key "+evidence.KeyName(kid),
+				join(r.path, "allowedKeyIds"), r)
 		}
 	}
 }

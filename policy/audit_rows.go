@@ -105,8 +105,8 @@ func (m *Manifest) roles() []role {
 			age{request.MaxProofAgeMs, "maxProofAgeMs", MaxFresh}},
 	}
 	if p := m.InteractionReceiptPolicy; p != nil {
-		roles = append(roles, role{"interaction_receipt", interactionPath, "interaction receipt", &p.Allowed, &p.KeyCustody,
-			age{p.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh}})
+		roles = append(roles, role{"interaction_receipt", interactionPath, "interaction receipt", &p.Allowed,
+			&p.KeyCustody, age{p.MaxReceiptAgeMs, "maxReceiptAgeMs", MaxFresh}})
 	}
 	if p := m.AutonomyPolicy; p != nil {
 		roles = append(roles, role{"autonomy", autonomyPath, "reputation token", &p.Allowed, &p.KeyCustody,
@@ -127,7 +127,8 @@ func (m *Manifest) lists() []list {
 	_, receipt, origin := m.runtimeParts()
 	session := &m.AgentSessionReceiptPolicy
 	return []list{
-		{receipt.AllowedKinds, autonomousKinds, "trigger_receipt_kinds", receiptPath + ".allowedKinds", "trigger kinds"},
+		{receipt.AllowedKinds, autonomousKinds, "trigger_receipt_kinds", receiptPath + ".allowedKinds",
+			"trigger kinds"},
 		{receipt.AllowedSources, nil, "trigger_receipt_sources", receiptPath + ".allowedSources", "trigger sources"},
 		{origin.AllowedKinds, autonomousKinds, "origin_proof_kinds", originPath + ".allowedKinds", "trigger kinds"},
 		{origin.AllowedSources, nil, "origin_proof_sources", originPath + ".allowedSources", "trigger sources"},
@@ -150,7 +151,8 @@ func (m *Manifest) requirements() []requirement {
 		{receipt.RequireOriginProof, "trigger_receipt_origin_proof_not_required", receiptPath + ".requireOriginProof",
 			"A trigger receipt may rest on nothing."},
 		{receipt.RequireVerifiedOriginProof, "trigger_receipt_origin_proof_not_verified",
-			receiptPath + ".requireVerifiedOriginProof", "A trigger receipt may rest on an origin proof that was not verified."},
+			receiptPath + ".requireVerifiedOriginProof",
+			"A trigger receipt may rest on an origin proof that was not verified."},
 		{origin.RequireEventID, "origin_proof_event_id_not_required", originPath + ".requireEventId",
 			"An origin proof may leave open which event it is for."},
 		{origin.RequireEvidenceID, "origin_proof_evidence_id_not_required", originPath + ".requireEvidenceId",
@@ -167,12 +169,13 @@ func (m *Manifest) requirements() []requirement {
 			"A session receipt may leave open which content it is for."},
 		{session.RequireNoHumanPrompt, "agent_session_human_prompt_not_denied", sessionPath + ".requireNoHumanPrompt",
 			"A session that a human has prompted is accepted."},
-		{session.RequireNoHumanOperator, "agent_session_human_operator_not_denied", sessionPath + ".requireNoHumanOperator",
-			"A session that a human operates is accepted."},
+		{session.RequireNoHumanOperator, "agent_session_human_operator_not_denied", sessionPath +
+			".requireNoHumanOperator", "A session that a human operates is accepted."},
 		{session.DenyUserShellAccess, "agent_session_user_shell_not_denied", sessionPath + ".denyUserShellAccess",
 			"A session with a user's shell in it is accepted."},
 		{session.DenyUserAccessibleEnvironment, "agent_session_user_environment_not_denied",
-			sessionPath + ".denyUserAccessibleAgentEnvironment", "A session whose environment users can reach is accepted."},
+			sessionPath + ".denyUserAccessibleAgentEnvironment",
+			"A session whose environment users can reach is accepted."},
 		{request.RequireBindingHash, "request_proof_binding_hash_not_required", requestPath + ".requireBindingHash",
 			"A request proof may leave open which content it is for."},
 		{request.RequireCapabilityID, "request_proof_capability_id_not_required", requestPath + ".requireCapabilityId",
@@ -207,7 +210,8 @@ func (m *Manifest) hashes() []hash {
 			hash{value: h, code: "runtime_also_environment_hash", path: runtimePath + ".alsoEnvironmentHashes"})
 	}
 	if p := m.AutonomyPolicy; p != nil {
-		rows = append(rows, hash{value: p.ScoringHash, code: "autonomy_scoring_hash", path: autonomyPath + ".scoringHash"})
+		rows = append(rows, hash{value: p.ScoringHash, code: "autonomy_scoring_hash", path: autonomyPath +
+			".scoringHash"})
 	}
 	return rows
 }

@@ -15,8 +15,8 @@ const defaultFreshMs = 15_000
 func DefaultRuntimePolicy(p RuntimePolicy) RuntimePolicy {
 	receipt, origin := &p.TriggerReceiptPolicy, &p.TriggerReceiptPolicy.OriginProofPolicy
 	for _, required := range []*bool{
-		&p.RequireNonExportableKey, &receipt.RequireEventID, &receipt.RequireOriginProof, &receipt.RequireVerifiedOriginProof,
-		&origin.RequireEventID, &origin.RequireEvidenceID,
+		&p.RequireNonExportableKey, &receipt.RequireEventID, &receipt.RequireOriginProof,
+		&receipt.RequireVerifiedOriginProof, &origin.RequireEventID, &origin.RequireEvidenceID,
 	} {
 		*required = true
 	}

@@ -81,7 +81,8 @@ type RuntimePolicy struct {
 	MaxAttestationAgeMs     int64    `json:"maxAttestationAgeMs"`
 	RequiredPolicyHash      string   `json:"requiredPolicyHash"` // see decide.Rules.Hash
 	RequiredEnvironmentHash string   `json:"requiredEnvironmentHash"`
-	// AlsoEnvironmentHashes, at most 8, are of further programs that may run, such as the earlier one during an upgrade.
+	// AlsoEnvironmentHashes, at most 8, are of further programs that may run, such as the earlier one during an
+	// upgrade.
 	AlsoEnvironmentHashes []string      `json:"alsoEnvironmentHashes,omitempty"`
 	TriggerReceiptPolicy  ReceiptPolicy `json:"triggerReceiptPolicy"`
 }

@@ -102,8 +102,8 @@ func Contradicted(controls []ObservedControl) error {
 	for _, c := range controls {
 		if c.State == ObservedFalse {
 			return refusal.New("deployment_contradicted",
-				"the manifest sets %s to %t, but an observation contradicts that (%s); run mediator doctor to see all observations",
-				c.Control, c.Declared, c.Against)
+				"the manifest sets %s to %t, but an observation contradicts that (%s); run mediator doctor to "+
+					"see all observations", c.Control, c.Declared, c.Against)
 		}
 	}
 	return nil

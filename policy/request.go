@@ -82,8 +82,10 @@ func (r *Request) Check() error {
 		name, value string
 		max         int
 	}{
-		{"challengeId", r.ChallengeID, maxText}, {"runtimeId", r.RuntimeID, maxText}, {"sessionId", r.SessionID, maxText},
-		{"call.method", r.Call.Method, maxText}, {"call.scheme", r.Call.Scheme, maxText}, {"call.host", r.Call.Host, maxText},
+		{"challengeId", r.ChallengeID, maxText}, {"runtimeId", r.RuntimeID, maxText},
+		{"sessionId", r.SessionID, maxText},
+		{"call.method", r.Call.Method, maxText}, {"call.scheme", r.Call.Scheme, maxText},
+		{"call.host", r.Call.Host, maxText},
 		{"call.path", r.Call.Path, maxPath}, {"call.rule", r.Call.Rule, maxText},
 		{"call.contentKind", r.Call.ContentKind, maxText},
 	} {
@@ -103,8 +105,8 @@ func (r *Request) Check() error {
 	}
 	resource, _, _ = strings.Cut(resource, "?")
 	if !whole || resource != r.Call.Method+" "+r.Call.Path {
-		return refusal.New("artifacts_mismatch", "the call %s %s is not the one that the binding names, %s", r.Call.Method,
-			r.Call.Path, r.Binding.Resource)
+		return refusal.New("artifacts_mismatch", "the call %s %s is not the one that the binding names, %s",
+			r.Call.Method, r.Call.Path, r.Binding.Resource)
 	}
 	return nil
 }

@@ -91,8 +91,8 @@ type AutonomyExpected struct {
 func (s *Strict) Pins(policyHash string) error {
 	if policyHash == "" || policyHash != s.Runtime.PolicyHash {
 		return refusal.New("pin_mismatch",
-			"the policy file has hash %s, but the manifest requires %s: write the file's hash into the manifest, and certify it",
-			policyHash,
+			"the policy file has hash %s, but the manifest requires %s: write the file's hash into the "+
+				"manifest, and certify it", policyHash,
 			s.Runtime.PolicyHash)
 	}
 	return nil
@@ -108,8 +108,8 @@ func (m *Manifest) Strict() (*Strict, error) {
 			named = append(named, i.Code+" ("+i.Path+")")
 		}
 		return nil, refusal.New("deployment_unsafe",
-			"the deployment manifest lacks %d safeguard(s), among them %s; run mediator config check for an explanation of each",
-			len(issues), strings.Join(named, ", "))
+			"the deployment manifest lacks %d safeguard(s), among them %s; run mediator config check for an "+
+				"explanation of each", len(issues), strings.Join(named, ", "))
 	}
 	s := m.RuntimePolicy.strict()
 	s.DeploymentID, s.ManifestHash, s.ControlsHash = m.DeploymentID, m.Hash(), m.ControlsHash()
@@ -188,8 +188,8 @@ func (s *Strict) CheckRuntime(id string) error {
 func (s *Strict) CheckEnvironment(hash string) error {
 	if hash == "" || !slices.Contains(s.Runtime.EnvironmentHashes, hash) {
 		return refusal.New("pin_mismatch",
-			"the environment has hash %.64q, but the manifest requires %s: write the hash into the manifest, and certify "+
-				"it", hash, strings.Join(s.Runtime.EnvironmentHashes, " or "))
+			"the environment has hash %.64q, but the manifest requires %s: write the hash into the "+
+				"manifest, and certify it", hash, strings.Join(s.Runtime.EnvironmentHashes, " or "))
 	}
 	return nil
 }
@@ -215,7 +215,8 @@ func (p RuntimePolicy) strict() *Strict {
 			PayloadHash: receipt.RequiredPayloadHash, BindingHash: receipt.RequiredBindingHash,
 		},
 		Origin: OriginExpected{
-			Expected: origin.expected(origin.MaxProofAgeMs, custody), Kinds: origin.AllowedKinds, Sources: origin.AllowedSources,
+			Expected: origin.expected(origin.MaxProofAgeMs, custody), Kinds: origin.AllowedKinds,
+			Sources: origin.AllowedSources,
 			Methods: origin.AllowedVerificationMethods, PayloadHash: origin.RequiredPayloadHash,
 			BindingHash:  origin.RequiredBindingHash,
 			EvidenceHash: origin.RequiredEvidenceHash,

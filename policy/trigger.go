@@ -21,7 +21,8 @@ func CheckTrigger(s *Strict, o evidence.TriggerOriginProof, r evidence.TriggerRe
 	case r.EventID != o.EventID || r.PayloadHash != o.PayloadHash:
 		return refusal.New("artifacts_mismatch", "the trigger receipt and the origin proof are for different events")
 	case r.Kind != o.Kind || r.Source != o.Source:
-		return refusal.New("artifacts_mismatch", "the trigger receipt and the origin proof name different kinds or sources")
+		return refusal.New("artifacts_mismatch",
+			"the trigger receipt and the origin proof name different kinds or sources")
 	case r.HumanInitiated:
 		return refusal.New("human_involved", "the trigger receipt says that a human requested the event")
 	// The constant list always counts: no manifest can make a human's request a trigger.

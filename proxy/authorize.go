@@ -93,7 +93,8 @@ func (t *posting) consume(ctx context.Context) error {
 
 // openReceipt returns what to store with the intent, so that the post surely gets a receipt.
 func (t *posting) openReceipt() ([]ledger.OpenCall, error) {
-	receipt, err := t.p.o.Receipts.Post(t.session.Chain, receipts.PostRequest{Record: t.record, Body: t.content.Reader()})
+	receipt, err := t.p.o.Receipts.Post(t.session.Chain,
+		receipts.PostRequest{Record: t.record, Body: t.content.Reader()})
 	if err != nil {
 		return nil, err
 	}

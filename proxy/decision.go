@@ -19,7 +19,8 @@ func (t *posting) triggerEvidence(ctx context.Context) error {
 	t.artifact("originProof", e.OriginProof)
 	t.artifact("triggerReceipt", e.TriggerReceipt)
 	v, strict := t.p.o.Verifier, t.p.o.Strict
-	t.opened.OriginProof, err = evidence.Open(v, evidence.TriggerOriginProofKind(), e.OriginProof, strict.Origin.Expected)
+	t.opened.OriginProof, err = evidence.Open(v, evidence.TriggerOriginProofKind(), e.OriginProof,
+		strict.Origin.Expected)
 	if err = t.check("received origin proof", err); err != nil {
 		return err
 	}
@@ -50,7 +51,8 @@ func (t *posting) askControl(ctx context.Context) error {
 	o := &t.p.o
 	reputation := t.reputation(ctx)
 	d, err := o.Control.Decide(ctx, policy.Request{
-		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID, RuntimeID: o.RuntimeID, SessionID: t.session.ID,
+		Binding: t.binding, ChallengeID: t.envelope.Response.ChallengeID, RuntimeID: o.RuntimeID,
+		SessionID:       t.session.ID,
 		EnvironmentHash: o.EnvironmentHash, ManifestHash: o.Strict.ManifestHash,
 		OriginProof: t.envelope.OriginProof, TriggerReceipt: t.envelope.TriggerReceipt, Reputation: reputation,
 		Call: policy.Call{

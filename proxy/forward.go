@@ -85,14 +85,15 @@ const maxConnections = 10
 
 // outgoing returns the request to send, with body instead of the call's own. cancel cancels ctx.
 func (c *call) outgoing(ctx context.Context, cancel context.CancelFunc, body io.Reader) *http.Request {
-	ctx = httptrace.WithClientTrace(c.spans.Context(ctx), &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
-		c.connections.got.Store(true)
-		c.connections.via.Store(upstream.ViaOf(got.Conn))
-		if !got.Reused && c.connections.made.Add(1) > maxConnections {
-			cancel()
-		}
-		failpoint.Reach("connected")
-	}})
+	ctx = httptrace.WithClientTrace(c.spans.Context(ctx),
+		&httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+			c.connections.got.Store(true)
+			c.connections.via.Store(upstream.ViaOf(got.Conn))
+			if !got.Reused && c.connections.made.Add(1) > maxConnections {
+				cancel()
+			}
+			failpoint.Reach("connected")
+		}})
 	out := forward.Request(ctx, c.r, c.target, body)
 	if c.p.o.Propagate {
 		c.spans.Propagate(out.Header)

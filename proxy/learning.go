@@ -84,7 +84,8 @@ func (c *call) learn(to *rules.Endpoint, err error) (*rules.Endpoint, error) {
 		}
 	case c.r.Method == http.MethodPost:
 		kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-		if err == nil && kind == "application/json" && !empty && c.r.URL.RawQuery == "" { // a query may be a credential too
+		// a query may be a credential too
+		if err == nil && kind == "application/json" && !empty && c.r.URL.RawQuery == "" {
 			return &rules.Endpoint{Kind: kindLearnt, Rules: []rules.Rule{learning}}, nil
 		}
 	}

@@ -135,7 +135,8 @@ const maxListed = 256
 
 func (m *mcpCall) listed(tool, hash string, named bool) {
 	if len(m.record.Tools) < maxListed {
-		m.record.Tools = append(m.record.Tools, ledger.Tool{Name: fmt.Sprintf("%.128s", tool), Hash: hash, Unnamed: !named})
+		m.record.Tools = append(m.record.Tools, ledger.Tool{Name: fmt.Sprintf("%.128s", tool), Hash: hash,
+			Unnamed: !named})
 	}
 }
 
@@ -233,7 +234,8 @@ func (m *mcpCall) end(handed time.Time) {
 	}
 	if m.wentOut() && m.mcp.Sent != nil && m.message.IsCall() {
 		m.receipts().Relay(m.session.Chain, receipts.Relayed{
-			Host: m.record.Host, Tool: m.message.Name, Arguments: m.message.BoundedArguments(maxRelayedArguments), Gave: m.given,
+			Host: m.record.Host, Tool: m.message.Name, Arguments: m.message.BoundedArguments(maxRelayedArguments),
+			Gave: m.given,
 		})
 	}
 	m.receipt.EndPost(m.record, handed)

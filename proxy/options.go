@@ -68,7 +68,8 @@ type EvidenceOptions struct {
 // RecordOptions set where calls are recorded, logged and counted. All but Witnessed and Tracer are required.
 type RecordOptions struct {
 	Record Record
-	// Witnessed waits until witnesses have seen the post's intent. The post goes out only after that. Nil does not wait.
+	// Witnessed waits until witnesses have seen the post's intent. The post goes out only after that. Nil does not
+	// wait.
 	Witnessed func(ctx context.Context, post ledger.Record) error
 	Metrics   *Metrics
 	// Tracer makes a span of each call and each of its steps. Nil makes none.

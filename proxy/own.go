@@ -76,7 +76,8 @@ func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
 func (p *Pipeline) pages() own.Pages {
 	o := &p.o
 	return own.Pages{
-		Sessions: o.Sessions, Triggers: o.Triggers, Rules: o.Rules.Shown(), Agent: o.Node.AgentID(), Runtime: o.RuntimeID,
+		Sessions: o.Sessions, Triggers: o.Triggers, Rules: o.Rules.Shown(), Agent: o.Node.AgentID(),
+		Runtime:  o.RuntimeID,
 		Standing: o.Standing, Now: o.Now, Log: o.Log,
 	}
 }

@@ -169,8 +169,10 @@ func (c *call) remember() {
 		return
 	}
 	c.session.Remember(session.Refusal{
-		Time: c.record.Finished, Post: c.record.ID, Method: clip(c.record.Method, maxRefusedMethod), Host: c.record.Host,
-		Path: clip(c.record.Path, maxRememberedPath), Message: clip(c.record.Message, maxRememberedPath), Code: c.told.Code,
+		Time: c.record.Finished, Post: c.record.ID, Method: clip(c.record.Method, maxRefusedMethod),
+		Host: c.record.Host,
+		Path: clip(c.record.Path, maxRememberedPath), Message: clip(c.record.Message, maxRememberedPath),
+		Code:   c.told.Code,
 		Detail: clip(c.told.Detail, maxRememberedDetail), Remedy: c.told.Remedy, Rule: c.told.Rule,
 		State: string(c.record.State),
 	})

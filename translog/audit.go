@@ -82,7 +82,8 @@ type Report struct {
 // CheckAge finds a log whose latest entry is older than most, as if it had been frozen.
 func (r *Report) CheckAge(now time.Time, most time.Duration) {
 	if age := now.Sub(r.Until); age > most {
-		r.find(Stale, r.Size, "the last entry is %s old, and the log should have one each minute", age.Round(time.Second))
+		r.find(Stale, r.Size, "the last entry is %s old, and the log should have one each minute",
+			age.Round(time.Second))
 	}
 }
 
@@ -103,7 +104,8 @@ func Audit(ctx context.Context, from torchwood.TileReader, o AuditOptions) (Repo
 	if o.Known == nil {
 		a.o.Known = new(Known)
 	}
-	a.o.Gap, a.o.Skew, a.o.Unended = cmp.Or(o.Gap, 3*time.Minute), cmp.Or(o.Skew, maxSkew), cmp.Or(o.Unended, 15*time.Minute)
+	a.o.Gap, a.o.Skew, a.o.Unended = cmp.Or(o.Gap, 3*time.Minute), cmp.Or(o.Skew, maxSkew),
+		cmp.Or(o.Unended, 15*time.Minute)
 	if err := a.continues(ctx, torchwood.TileHashReaderWithContext(ctx, c.Tree, from), c.Tree); err != nil {
 		return a.Report, err
 	}
@@ -199,18 +201,20 @@ func (a *audit) pulse(index, millis int64) {
 func (a *audit) end() {
 	a.pulse(a.Size, a.latest)
 	a.repeated()
-	for _, b := range slices.SortedFunc(maps.Values(a.unended), func(x, y begun) int { return int(x.index - y.index) }) {
+	for _, b := range slices.SortedFunc(maps.Values(a.unended),
+		func(x, y begun) int { return int(x.index - y.index) }) {
 		switch {
 		case b.Kind == leaf.SessionOpened:
 			a.Sessions = append(a.Sessions, b.index)
 		case a.Until.Sub(time.UnixMilli(b.Time)) > a.o.Unended:
-			a.find(NoOutcome, b.index, "the intent of %s has no outcome", time.UnixMilli(b.Time).UTC().Format(time.RFC3339))
+			a.find(NoOutcome, b.index, "the intent of %s has no outcome",
+				time.UnixMilli(b.Time).UTC().Format(time.RFC3339))
 		}
 	}
 	for _, w := range a.Witnesses {
 		if a.Until.Sub(w.Time) > a.o.Skew {
-			a.find(Unseen, a.Size-1, "the last entry says %s, and %s saw it at %s", a.Until.Format(time.RFC3339), w.Witness,
-				w.Time.Format(time.RFC3339))
+			a.find(Unseen, a.Size-1, "the last entry says %s, and %s saw it at %s", a.Until.Format(time.RFC3339),
+				w.Witness, w.Time.Format(time.RFC3339))
 		}
 	}
 }

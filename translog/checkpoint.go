@@ -70,8 +70,8 @@ func opened(text string, policy torchwood.Policy) (torchwood.Checkpoint, *note.N
 	}
 	c, n, err := torchwood.VerifyCheckpoint([]byte(text), policy)
 	if err != nil {
-		return c, nil, refusal.New("log_unwitnessed", "the checkpoint is not signed and cosigned as the policy demands: %v",
-			err)
+		return c, nil, refusal.New("log_unwitnessed",
+			"the checkpoint is not signed and cosigned as the policy demands: %v", err)
 	}
 	return c, n, checkSize(c.N)
 }

@@ -74,7 +74,8 @@ func (a *audit) continues(ctx context.Context, read tlog.HashReader, tree tlog.T
 			return damaged(err)
 		}
 		if root != s.hash && size > 0 {
-			a.find(Forked, size, "the log's key has signed two logs: the first %d entries are others than in %s", size, s.name)
+			a.find(Forked, size, "the log's key has signed two logs: the first %d entries are others than in %s", size,
+				s.name)
 		}
 	}
 	for _, index := range slices.Sorted(maps.Keys(a.o.Known.entries)) {

@@ -153,7 +153,8 @@ func readMember(fields []string) (m member, err error) {
 	}
 	u, err := url.Parse(fields[2])
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" {
-		return m, fmt.Errorf("the URL of the witness %.80q must be http or https, without credentials and query", m.name)
+		return m, fmt.Errorf("the URL of the witness %.80q must be http or https, without credentials and query",
+			m.name)
 	}
 	m.url = strings.TrimSuffix(u.String(), "/")
 	return m, nil

@@ -111,8 +111,8 @@ func (w *witness) ask(ctx context.Context, c ledger.Checkpoint) error {
 			if newer, err := w.behind(ctx, size); err != nil || newer {
 				return err
 			}
-			return contradicted("has %d entries, and the witness %s saw it with %d: it was put back to an older state, or "+
-				"another process signs a fork", c.Size, w.name, size)
+			return contradicted("has %d entries, and the witness %s saw it with %d: it was put back to "+
+				"an older state, or another process signs a fork", c.Size, w.name, size)
 		case size == w.size && size == c.Size:
 			return contradicted("is not the one that the witness %s saw with as many entries", w.name)
 		case size == w.size:
@@ -196,7 +196,8 @@ func (w *witness) checkTime(s note.Signature) error {
 		return fmt.Errorf("its cosignature: %w", err)
 	}
 	if at := time.Unix(seconds, 0); at.Sub(w.log.o.Now()).Abs() > maxSkew {
-		return fmt.Errorf("its cosignature has the time %d, which differs from this process's by over %s", seconds, maxSkew)
+		return fmt.Errorf("its cosignature has the time %d, which differs from this process's by over %s", seconds,
+			maxSkew)
 	}
 	return nil
 }

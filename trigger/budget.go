@@ -39,7 +39,8 @@ func (s store) unsent(ctx context.Context, id, runtime, action, binding string, 
 			return refusal.New("event_closed", "another runtime has claimed the event %s", id)
 		}
 		n, err := tx.Exec(
-			`UPDATE uses SET unsent = 1 WHERE event = $1 AND action = $2 AND binding = $3 AND unsent = 0`, id, action, binding)
+			`UPDATE uses SET unsent = 1 WHERE event = $1 AND action = $2 AND binding = $3 AND unsent = 0`, id, action,
+			binding)
 		if n == 0 {
 			return err
 		}
@@ -50,8 +51,8 @@ func (s store) unsent(ctx context.Context, id, runtime, action, binding string, 
 		}
 		if all[0] > maxUnsent {
 			return refusal.New("event_closed",
-				"the event %s has already got back %d unsent posts of the action %.80q, which is the limit", id, maxUnsent,
-				action)
+				"the event %s has already got back %d unsent posts of the action %.80q, which is the limit", id,
+				maxUnsent, action)
 		}
 		_, err = tx.Exec(uncountUse, id, action)
 		return err

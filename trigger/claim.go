@@ -60,8 +60,8 @@ func (s *Service) arrival() <-chan struct{} {
 func (s *Service) claimed(ctx context.Context, e Event) (Event, error) {
 	if ctx.Err() != nil {
 		if _, err := s.Release(context.WithoutCancel(ctx), e.ID, e.ClaimedBy); err != nil {
-			s.o.Log.Error("an event was claimed by a caller that has gone away, and not given back", zap.String("event", e.ID),
-				zap.Error(err))
+			s.o.Log.Error("an event was claimed by a caller that has gone away, and not given back",
+				zap.String("event", e.ID), zap.Error(err))
 		}
 		return Event{}, refusal.New("event_none", "the caller went away")
 	}

@@ -18,7 +18,8 @@ type Client struct {
 
 // NewClient makes a client for the service at base, such as http://mediator over a unix socket that c dials.
 func NewClient(base string, c *http.Client) *Client {
-	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the trigger service", Unavailable: "process_unavailable"}}
+	return &Client{base: base, peer: wire.Peer{HTTP: c, Name: "the trigger service",
+		Unavailable: "process_unavailable"}}
 }
 
 // Ready returns nil if the service answers that it is ready.
@@ -49,7 +50,8 @@ func (c *Client) Claim(ctx context.Context, claim Claim) (Event, error) {
 	e, err := call[Event](ctx, c, "/v1/events/claim",
 		claimRequest{EventID: claim.EventID, Runtime: claim.Runtime, WaitMillis: claim.Wait.Milliseconds()})
 	if err == nil && (!isID(e.ID) || claim.EventID != "" && claim.EventID != e.ID) {
-		return Event{}, refusal.New("process_unavailable", "the trigger service answered with another event, or with none")
+		return Event{}, refusal.New("process_unavailable",
+			"the trigger service answered with another event, or with none")
 	}
 	return e, err
 }

@@ -56,11 +56,12 @@ var origins = map[string]string{
 // verified (trigger_unverified).
 func (e Event) Verified() error {
 	if e.HumanInitiated || e.Kind == evidence.TriggerHumanRequest {
-		return refusal.New("human_involved", "a human asked for the event %s, so it cannot be the reason for a post", e.ID)
+		return refusal.New("human_involved", "a human asked for the event %s, so it cannot be the reason for a post",
+			e.ID)
 	}
 	if kind, ok := origins[e.Method]; !ok || kind != e.Kind {
-		return refusal.New("trigger_unverified", "the origin of the event %s was not verified: its kind is %s, its method %s",
-			e.ID, e.Kind,
+		return refusal.New("trigger_unverified",
+			"the origin of the event %s was not verified: its kind is %s, its method %s", e.ID, e.Kind,
 			e.Method)
 	}
 	return nil
@@ -85,13 +86,15 @@ func (a arrival) event(now time.Time, maxAge time.Duration) (Event, error) {
 	switch {
 	case len(a.payload) > MaxPayload:
 		return Event{},
-			refusal.New("content_too_large", "the event's payload has %d bytes; the limit is %d", len(a.payload), MaxPayload)
+			refusal.New("content_too_large", "the event's payload has %d bytes; the limit is %d", len(a.payload),
+				MaxPayload)
 	case !utf8.Valid(a.payload):
 		return Event{}, refusal.New("event_malformed", "the event's payload is neither JSON nor text in UTF-8")
 	case !isID(a.evidenceID) || !isID(a.source):
 		return Event{},
 			refusal.New("event_malformed",
-				"the event's source, and its id there, must each be 1 to %d printable ASCII characters without spaces", maxID)
+				"the event's source, and its id there, must each be 1 to %d printable ASCII characters without spaces",
+				maxID)
 	case len(a.typ) > maxType || !utf8.ValidString(a.typ):
 		return Event{}, refusal.New("event_malformed", "the event's type is longer than %d bytes or not UTF-8", maxType)
 	}
@@ -100,7 +103,8 @@ func (a arrival) event(now time.Time, maxAge time.Duration) (Event, error) {
 		return Event{}, err
 	}
 	return Event{
-		ID: "evt_" + evidence.NewOrderedID(now), Kind: a.kind, Source: a.source, Method: a.method, EvidenceID: a.evidenceID,
+		ID: "evt_" + evidence.NewOrderedID(now), Kind: a.kind, Source: a.source, Method: a.method,
+		EvidenceID:   a.evidenceID,
 		EvidenceHash: hash,
 		PayloadHash:  payloadHash(a.payload), HumanInitiated: a.kind == evidence.TriggerHumanRequest, Type: a.typ,
 		Payload:    asJSON(a.payload),

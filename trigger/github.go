@@ -36,7 +36,8 @@ const githubEvent = "X-GitHub-Event"
 // GitHub signs only the body, not the headers with the delivery's id and the event's name. So a body is good for one
 // delivery, even if its headers change or that delivery was ignored.
 func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook, error) {
-	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: github}
+	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature,
+		scheme: github}
 	for _, s := range secrets {
 		w.secrets = append(w.secrets, []byte(s))
 	}
@@ -49,7 +50,8 @@ func NewGitHub(name string, secrets []string, events, humans []string) (*Webhook
 	for _, e := range events {
 		if slices.Contains(humans, e) {
 			return nil, fmt.Errorf(
-				"trigger: webhook %s names the event %s both as one that starts a run and as one that a human asks for", name, e)
+				"trigger: webhook %s names the event %s both as one that starts a run and as one that a human asks for",
+				name, e)
 		}
 	}
 	events, humans = slices.Clone(events), slices.Clone(humans)

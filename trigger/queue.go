@@ -288,7 +288,8 @@ func (w *queueRun) check(info os.FileInfo) error {
 	case !info.Mode().IsRegular() || of.Nlink != 1:
 		return errNotPlain
 	case !slices.Contains(w.owners, of.Uid):
-		return refusal.New("event_malformed", "the message belongs to the user %d, who is not a configured owner", of.Uid)
+		return refusal.New("event_malformed", "the message belongs to the user %d, who is not a configured owner",
+			of.Uid)
 	}
 	return nil
 }

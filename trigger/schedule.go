@@ -106,12 +106,14 @@ func (c *Schedule) Run(ctx context.Context, s *Service) error {
 func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
 	stamp := at.UTC().Format(time.RFC3339)
 	_, _, err := s.add(ctx, arrival{
-		kind: evidence.TriggerScheduled, source: c.name, method: evidence.MethodSchedulerLock, evidenceID: stamp, typ: c.spec,
+		kind: evidence.TriggerScheduled, source: c.name, method: evidence.MethodSchedulerLock, evidenceID: stamp,
+		typ:      c.spec,
 		payload:  c.payload,
 		verified: map[string]string{"schedule": c.name, "cron": c.spec, "fireTime": stamp},
 	})
 	if err != nil && ctx.Err() == nil {
-		s.o.Log.Error("a scheduled event was not kept", zap.String("source", c.name), zap.Time("at", at), zap.Error(err))
+		s.o.Log.Error("a scheduled event was not kept", zap.String("source", c.name), zap.Time("at", at),
+			zap.Error(err))
 	}
 }
 

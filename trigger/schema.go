@@ -45,7 +45,7 @@ CREATE TABLE uses (
 CREATE TABLE spent (
 	event  TEXT NOT NULL,
 	action TEXT NOT NULL,
-	posts  BIGINT NOT NULL,      -- how many rows of uses there are but for the unsent, so that a post need not count them
+	posts  BIGINT NOT NULL,      -- rows of uses without the unsent, so that a post need not count them
 	PRIMARY KEY (event, action)
 ) WITHOUT ROWID;
 `}

@@ -38,7 +38,8 @@ func (w *Webhook) Send(ctx context.Context, client *http.Client, url, event stri
 	case w.eventHeader != "" && event == "":
 		if event = w.suiting(text(payload, "action")); event == "" {
 			return Accepted{},
-				fmt.Errorf("the body suits none of the events that start a run (%s): name one", strings.Join(w.events, ", "))
+				fmt.Errorf("the body suits none of the events that start a run (%s): name one",
+					strings.Join(w.events, ", "))
 		}
 	}
 	if w.eventHeader != "" {

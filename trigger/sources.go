@@ -21,7 +21,8 @@ func newSources(list []Source) (*sources, error) {
 	for _, source := range list {
 		name := source.Name()
 		if !isID(name) || names[name] {
-			return nil, fmt.Errorf("trigger: each source needs a name of its own, of printable ASCII characters: %.80q", name)
+			return nil, fmt.Errorf("trigger: each source needs a name of its own, of printable ASCII characters: %.80q",
+				name)
 		}
 		names[name] = true
 		switch source := source.(type) {

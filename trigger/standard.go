@@ -34,7 +34,8 @@ var standard = scheme{
 // NewStandard makes a source for Standard Webhooks. Each delivery starts a run; its type is the payload's member type.
 // Secrets are whsec_ and base64, or plain text, of at least 16 bytes; several allow a rotation.
 func NewStandard(name string, secrets []string) (*Webhook, error) {
-	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature, scheme: standard}
+	w := &Webhook{name: name, kind: evidence.TriggerSourceEvent, method: evidence.MethodWebhookSignature,
+		scheme: standard}
 	for _, s := range secrets {
 		key := []byte(s)
 		if encoded, ok := strings.CutPrefix(s, "whsec_"); ok {

@@ -94,8 +94,8 @@ func (s store) once(ctx context.Context, source, id string, keys []string, more 
 	slices.Sort(keys)
 	err = s.db.Write(ctx, writing, func(tx db.Tx) error {
 		for _, key := range keys {
-			n, err := tx.Exec(`INSERT INTO seen (source, key, event) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, source, key,
-				id)
+			n, err := tx.Exec(`INSERT INTO seen (source, key, event) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+				source, key, id)
 			if err != nil {
 				return err
 			}
@@ -305,8 +305,8 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 		}
 		if n == 0 {
 			return refusal.New("event_closed",
-				"the event %s cannot pay for this post of the action %.80[2]q: it has paid for this one already, or for all %[3]d "+
-					"posts that it may pay for", id, action, budget)
+				"the event %s cannot pay for this post of the action %.80[2]q: it has paid for this one "+
+					"already, or for all %[3]d posts that it may pay for", id, action, budget)
 		}
 		_, err = tx.Exec(countUse, id, action)
 		return err
@@ -349,14 +349,16 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 				return err
 			}
 			if len(paid) > 0 {
-				return refusal.New("event_closed", "the event %s has paid for a post, so no other session opens for it", id)
+				return refusal.New("event_closed", "the event %s has paid for a post, so no other session opens for it",
+					id)
 			}
 			e.ClaimedBy = ""
 			if err := tx.Notify(arrivals); err != nil {
 				return err
 			}
 		}
-		_, err = tx.Exec(`UPDATE events SET state = $1, claimed_by = $2 WHERE id = $3`, string(e.State), e.ClaimedBy, id)
+		_, err = tx.Exec(`UPDATE events SET state = $1, claimed_by = $2 WHERE id = $3`, string(e.State), e.ClaimedBy,
+			id)
 		return err
 	})
 	return e, err
@@ -368,7 +370,8 @@ const pruneChunk = 256
 // sweep expires old events, and forgets those that expired before before. It keeps single-use keys.
 func (s store) sweep(ctx context.Context, now, before time.Time) error {
 	err := s.db.Write(ctx, writing, func(tx db.Tx) error {
-		_, err := tx.Exec(`UPDATE events SET state = 'expired' WHERE state IN ('received', 'claimed') AND expires <= $1`, now)
+		_, err := tx.Exec(`UPDATE events SET state = 'expired'
+			WHERE state IN ('received', 'claimed') AND expires <= $1`, now)
 		return err
 	})
 	for n := int64(pruneChunk); n == pruneChunk && err == nil; {
@@ -381,7 +384,8 @@ func (s store) prune(ctx context.Context, before time.Time) (n int64, err error)
 	err = s.db.Write(ctx, writing, func(tx db.Tx) (err error) {
 		const oldest = `FROM events WHERE expires <= $1 ORDER BY expires, seq LIMIT $2`
 		for _, table := range []string{"uses", "spent"} {
-			if _, err = tx.Exec(`DELETE FROM `+table+` WHERE event IN (SELECT id `+oldest+`)`, before, pruneChunk); err != nil {
+			if _, err = tx.Exec(`DELETE FROM `+table+` WHERE event IN (SELECT id `+oldest+`)`, before,
+				pruneChunk); err != nil {
 				return err
 			}
 		}

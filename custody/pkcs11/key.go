@@ -259,7 +259,8 @@ func (k *key) signer(number int, public ed25519.PublicKey) func(context.Context,
 			return nil, custody.Unavailable(err, "the token %s did not sign with the key %s", k.token.o.Token, k.name)
 		}
 		if len(signature) != ed25519.SignatureSize || !ed25519.Verify(public, message, signature) {
-			return nil, custody.Unavailable(nil, "the token %s gave a wrong signature for the key %s", k.token.o.Token, k.name)
+			return nil, custody.Unavailable(nil, "the token %s gave a wrong signature for the key %s", k.token.o.Token,
+				k.name)
 		}
 		return signature, nil
 	}
@@ -272,8 +273,8 @@ func (k *key) handle(ctx context.Context, number int) (pkcs11.ObjectHandle, erro
 	}
 	i := slices.IndexFunc(all, func(v version) bool { return v.number == number })
 	if i < 0 {
-		return 0, custody.Unavailable(nil, "the token %s holds version %d of the key %s no more", k.token.o.Token, number,
-			k.name)
+		return 0, custody.Unavailable(nil, "the token %s holds version %d of the key %s no more", k.token.o.Token,
+			number, k.name)
 	}
 	return all[i].handle, nil
 }

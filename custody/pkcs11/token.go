@@ -85,7 +85,8 @@ func (t *Token) start() error {
 		return fmt.Errorf("%w %q in %s", errNoToken, t.o.Token, t.o.Module)
 	}
 	if len(found) > 1 {
-		return fmt.Errorf("pkcs11: %d tokens of %s have the label %q; exactly one must", len(found), t.o.Module, t.o.Token)
+		return fmt.Errorf("pkcs11: %d tokens of %s have the label %q; exactly one must", len(found), t.o.Module,
+			t.o.Token)
 	}
 	t.slot = found[0]
 	info, err := t.module.GetSlotInfo(t.slot)
@@ -201,7 +202,8 @@ func (t *Token) objects(session pkcs11.SessionHandle, class uint, also ...*pkcs1
 		return nil, err
 	}
 	if more || len(handles) > maxObjects {
-		return nil, fmt.Errorf("token %s holds more than %d objects of a kind, or versions of a key", t.o.Token, maxObjects)
+		return nil, fmt.Errorf("token %s holds more than %d objects of a kind, or versions of a key", t.o.Token,
+			maxObjects)
 	}
 	return handles, nil
 }

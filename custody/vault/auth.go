@@ -104,8 +104,9 @@ func (a *AppRole) unwrap(ctx context.Context, c *api.Client, wrapping string) (s
 	info, err := c.Logical().WriteWithContext(ctx, "sys/wrapping/lookup", map[string]any{"token": wrapping})
 	if err != nil {
 		if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && refuses(answer) {
-			return "", loginFailed("the wrapped secret id in %s has expired or was unwrapped before: deliver another one, "+
-				"and unless this process did that at an earlier start, find out who did", a.SecretIDFile)
+			return "", loginFailed("the wrapped secret id in %s has expired or was unwrapped before: "+
+				"deliver another one, and unless this process did that at an earlier start, find out who did",
+				a.SecretIDFile)
 		}
 		return "", err
 	}

@@ -39,7 +39,8 @@ const (
 func (b *batcher) sign(ctx context.Context, message []byte) ([]byte, error) {
 	w := &wanted{message: message, done: make(chan struct{})}
 	if !b.add(w) {
-		return nil, custody.Unavailable(nil, "%d signatures of the key %s wait for Vault already", maxWaiting, b.key.name)
+		return nil, custody.Unavailable(nil, "%d signatures of the key %s wait for Vault already", maxWaiting,
+			b.key.name)
 	}
 	select {
 	case <-w.done:
@@ -110,8 +111,8 @@ func (b *batcher) ask(batch []*wanted) ([]result, error) {
 	}
 	_ = decode(secret, &answer) // an unreadable answer has no results
 	if len(answer.Results) != len(batch) {
-		return nil, custody.Unavailable(nil, "Vault gave %d signatures of the key %s for %d messages", len(answer.Results),
-			b.key.name, len(batch))
+		return nil, custody.Unavailable(nil, "Vault gave %d signatures of the key %s for %d messages",
+			len(answer.Results), b.key.name, len(batch))
 	}
 	return answer.Results, nil
 }
@@ -120,7 +121,8 @@ func (b *batcher) ask(batch []*wanted) ([]result, error) {
 func (b *batcher) check(message []byte, r result) ([]byte, error) {
 	if r.Error != "" {
 		return nil, custody.Unavailable(nil,
-			"Vault does not sign with version %d of the key %s; is it older than min_encryption_version?", b.number, b.key.name)
+			"Vault does not sign with version %d of the key %s; is it older than min_encryption_version?", b.number,
+			b.key.name)
 	}
 	text, ok := strings.CutPrefix(r.Signature, fmt.Sprintf("vault:v%d:", b.number))
 	sig, err := base64.StdEncoding.DecodeString(text)

@@ -65,8 +65,8 @@ func (k *Key) Open(ctx context.Context) error {
 	return nil
 }
 
-// stale is the greatest age of a reading when a key signs. A caller waits for a new reading from aged on, so that a slow
-// machine does not find the old one stale in between.
+// stale is the greatest age of a reading when a key signs. A caller waits for a new reading from aged on, so that a
+// slow machine does not find the old one stale in between.
 const stale, aged = 5 * time.Second, 4 * time.Second
 
 // An unused key is read every idle × Refresh. Each reading is two lines in Vault's audit log.
@@ -169,16 +169,16 @@ func (k *Key) describe(ctx context.Context) error {
 		return custody.Unavailable(err, "the key %s cannot be read: %s", k.name, why(err))
 	}
 	if secret == nil {
-		return custody.Unavailable(nil, "Vault has no key %s in %s: make it as `mediator vault bootstrap --print` shows",
-			k.name, o.Mount)
+		return custody.Unavailable(nil,
+			"Vault has no key %s in %s: make it as `mediator vault bootstrap --print` shows", k.name, o.Mount)
 	}
 	var d described
 	if err := decode(secret, &d); err != nil {
 		return custody.Unavailable(err, "Vault's description of the key %s cannot be read", k.name)
 	}
 	if d.Type != "ed25519" || d.Derived {
-		return custody.Unfit("the key %s in Vault is of the type %s and not a plain ed25519: make another one with a name "+
-			"of its own", k.name, d.Type)
+		return custody.Unfit("the key %s in Vault is of the type %s and not a plain ed25519: make "+
+			"another one with a name of its own", k.name, d.Type)
 	}
 	versions, err := k.versions(d)
 	if err != nil {
@@ -206,19 +206,21 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 		number, err := strconv.Atoi(text)
 		public, err2 := base64.StdEncoding.DecodeString(described.Public)
 		if err != nil || err2 != nil || number < 1 || len(public) != ed25519.PublicKeySize {
-			return nil, custody.Unavailable(nil, "Vault's description of version %.20q of the key %s cannot be read", text,
-				k.name)
+			return nil, custody.Unavailable(nil, "Vault's description of version %.20q of the key %s cannot be read",
+				text, k.name)
 		}
 		known, ok := k.pinned[number]
 		if !ok && len(k.pinned) == maxVersions {
-			return nil, custody.Unavailable(nil, "Vault has named more than %d versions of the key %s", maxVersions, k.name)
+			return nil, custody.Unavailable(nil, "Vault has named more than %d versions of the key %s", maxVersions,
+				k.name)
 		}
 		if !ok {
 			b := &batcher{key: k, number: number, public: public}
 			k.pinned[number] = custody.NewVersion(k.name, number, public, b.sign).MadeAt(described.Made)
 		} else if !known.Public().Equal(ed25519.PublicKey(public)) {
 			return nil, custody.Unfit(
-				"version %d of the key %s in Vault is not the same key as before: somebody has replaced it", number, k.name)
+				"version %d of the key %s in Vault is not the same key as before: somebody has replaced it", number,
+				k.name)
 		}
 		numbers = append(numbers, number)
 	}

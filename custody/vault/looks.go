@@ -29,7 +29,8 @@ func (k *Key) custodyLook() look.Observation {
 	}
 	var against []string
 	for what, is := range map[string]bool{"can be exported": s.flags.Exportable,
-		"can be had as a plaintext backup": s.flags.PlaintextBackup, "can be deleted and made again": s.flags.Deletable} {
+		"can be had as a plaintext backup": s.flags.PlaintextBackup,
+		"can be deleted and made again":    s.flags.Deletable} {
 		if is {
 			against = append(against, what)
 		}
@@ -102,8 +103,8 @@ func (e *session) lookApart(ctx context.Context, purpose string, own, forbidden 
 			fmt.Sprintf("The token for the %s may do more than %s: %s.", e.name, purpose, strings.Join(may, "; ")))
 	}
 	return look.New(look.Apart, look.Holds,
-		fmt.Sprintf("Vault says that the token for the %s (policies %s, good for %d s) may use no other key and change none.",
-			e.name, strings.Join(token.Policies, ", "), token.TTL))
+		fmt.Sprintf("Vault says that the token for the %s (policies %s, good for %d s) may use no other "+
+			"key and change none.", e.name, strings.Join(token.Policies, ", "), token.TTL))
 }
 
 type tokenInfo struct {

@@ -38,8 +38,8 @@ func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
 		return err
 	}
 	if oldest < k.oldest || oldest > k.latest {
-		return fmt.Errorf("the key %s has the versions %d to %d; the oldest to keep cannot be %d", key, k.oldest, k.latest,
-			oldest)
+		return fmt.Errorf("the key %s has the versions %d to %d; the oldest to keep cannot be %d", key, k.oldest,
+			k.latest, oldest)
 	}
 	change := map[string]any{"min_decryption_version": strconv.Itoa(oldest)}
 	if k.signs > 0 && k.signs < oldest {

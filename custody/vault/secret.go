@@ -115,8 +115,8 @@ const MaxHeld = time.Minute
 // engines make a new secret for each reading.
 const refusedPause = time.Second
 
-// Secret reads the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or database/creds/reports in
-// an engine that makes secrets. Version 2 of the KV engine keeps several versions; 0 means the latest.
+// Secret reads the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or database/creds/reports
+// in an engine that makes secrets. Version 2 of the KV engine keeps several versions; 0 means the latest.
 func (s *Secrets) Secret(path string, version int) *Secret {
 	return &Secret{session: s.session, path: path, version: version}
 }
@@ -288,8 +288,8 @@ func (s *Secret) revoke(ctx context.Context, id string) {
 	_, err := s.session.client.Logical().WriteWithContext(within, "sys/leases/revoke/"+id,
 		map[string]any{"sync": false}) // the database may take longer
 	if err != nil {
-		s.session.server.o.Log.Warn("a credential's lease is not given back; it ends by itself", zap.String("path", s.path),
-			zap.String("because", why(err)))
+		s.session.server.o.Log.Warn("a credential's lease is not given back; it ends by itself",
+			zap.String("path", s.path), zap.String("because", why(err)))
 	}
 }
 
@@ -300,8 +300,9 @@ func (r Reading) Field(name string) (string, error) {
 	case value == "":
 		return "", custody.Unavailable(nil, "what Vault has at %s has no field %s that is a text", r.path, name)
 	case len(value) > maxFile || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return "", custody.Unavailable(nil, "the field %s of %s in Vault is longer than %d bytes, or holds a line end or "+
-			"another control character", name, r.path, maxFile)
+		return "", custody.Unavailable(nil,
+			"the field %s of %s in Vault is longer than %d bytes, or holds a line end or "+
+				"another control character", name, r.path, maxFile)
 	}
 	return value, nil
 }

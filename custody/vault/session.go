@@ -172,7 +172,8 @@ func (e *session) renew(secret *api.Secret) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Duration(secret.Auth.LeaseDuration) * time.Second / 2): // a watcher renews when it starts
+		// a watcher renews when it starts
+		case <-time.After(time.Duration(secret.Auth.LeaseDuration) * time.Second / 2):
 		}
 		go watcher.Start()
 		defer watcher.Stop()

@@ -127,15 +127,15 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 		return refusal.New("chain_broken", "the receipt belongs to session %.80q, but the chain to session %.80q",
 			r.Chain.SessionID, session)
 	case agent != "" && agent != r.Agent:
-		return refusal.New("chain_broken", "the receipt is about agent %.80q, but the chain is about agent %.80q", r.Agent,
-			agent)
+		return refusal.New("chain_broken", "the receipt is about agent %.80q, but the chain is about agent %.80q",
+			r.Agent, agent)
 	case begun && c.last.Closing != nil:
 		return refusal.New("chain_broken", "receipt %d follows receipt %d, which closes the session", number, count)
 	case len(c.hashes) == MaxReceipts:
 		return refusal.New("session_full", "the chain is full: it already has %d receipts", MaxReceipts)
 	case number > count+1:
-		return refusal.New("chain_incomplete", "receipt %d follows receipt %d: the receipts between them are missing", number,
-			count)
+		return refusal.New("chain_incomplete", "receipt %d follows receipt %d: the receipts between them are missing",
+			number, count)
 	case number <= count && c.hash(number) != hash && number > c.before:
 		return refusal.New("chain_broken", "there are two receipts with the number %d", number)
 	case number <= count:
@@ -145,7 +145,8 @@ func (c *Chain) follows(r *Receipt, hash string) error {
 			count)
 	}
 	if other, ok := c.numbers[r.RequestID]; ok {
-		return refusal.New("chain_broken", "receipts %d and %d are both about the call %.80q", other, number, r.RequestID)
+		return refusal.New("chain_broken", "receipts %d and %d are both about the call %.80q", other, number,
+			r.RequestID)
 	}
 	if c.last.RequestID == "" { // no receipt, or all were added by hash
 		return nil
@@ -165,8 +166,8 @@ func (c *Chain) agrees(r *Receipt) error {
 			c.last.IssuedAt-r.IssuedAt)
 	case now.Calls < before.Calls || now.CallsObserved < before.CallsObserved || now.BytesOut < before.BytesOut ||
 		now.BytesOutObserved < before.BytesOutObserved:
-		return refusal.New("chain_broken", "receipt %d counts fewer calls or bytes in the session than the one before it",
-			number)
+		return refusal.New("chain_broken",
+			"receipt %d counts fewer calls or bytes in the session than the one before it", number)
 	}
 	return nil
 }
@@ -207,12 +208,13 @@ func (c *Chain) Names(head evidence.InteractionHead) error {
 		switch {
 		case ok && number <= head.Number:
 			return refusal.New("chain_broken",
-				"the session receipt says that the call %.80q was open after receipt %d, but receipt %d has ended it", id,
-				head.Number,
+				"the session receipt says that the call %.80q was open after receipt %d, but receipt %d has ended it",
+				id, head.Number,
 				number)
 		case !ok && c.Closed():
 			return refusal.New("chain_broken",
-				"the call %.80q was open after receipt %d, but the chain was closed without a receipt for it", id, head.Number)
+				"the call %.80q was open after receipt %d, but the chain was closed without a receipt for it", id,
+				head.Number)
 		}
 	}
 	return nil

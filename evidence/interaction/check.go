@@ -94,8 +94,8 @@ func (c *Receipt) checkAbout() error {
 	if c.Model != nil {
 		n++
 		actions = []string{ActionGeneric, ActionChallengeResponse, ActionConfidentialCall}
-		outcomes = []string{OutcomeCompleted, OutcomeFailed, OutcomeUnfinished, OutcomeCut, OutcomeLeft, OutcomeIndeterminate,
-			OutcomeNotMeasured}
+		outcomes = []string{OutcomeCompleted, OutcomeFailed, OutcomeUnfinished, OutcomeCut, OutcomeLeft,
+			OutcomeIndeterminate, OutcomeNotMeasured}
 	}
 	if c.Post != nil {
 		n++
@@ -106,8 +106,8 @@ func (c *Receipt) checkAbout() error {
 		actions, outcomes = []string{ActionGeneric}, []string{OutcomeCompleted}
 	}
 	if n != 1 {
-		return fmt.Errorf("it is about %d of a call to a model, a post and the end of a session, and not about one of them",
-			n)
+		return fmt.Errorf("it is about %d of a call to a model, a post and the end of a session, and "+
+			"not about one of them", n)
 	}
 	return cmp.Or(
 		oneOf("action_type", c.ActionType, actions...), oneOf("outcome", c.Outcome, outcomes...),

@@ -160,12 +160,14 @@ func (f *ModelFigures) check() error {
 		for _, figure := range of.figures {
 			if !slices.Contains(of.states, figure.State) || figure.Value < 0 || figure.State == StateNotMeasured &&
 				figure.Value != 0 {
-				return fmt.Errorf("a figure has the value %d and is %.40q, which it cannot be", figure.Value, figure.State)
+				return fmt.Errorf("a figure has the value %d and is %.40q, which it cannot be", figure.Value,
+					figure.State)
 			}
 		}
 	}
 	for _, figure := range []Figure{f.SampleBytes, f.WordEntropy, f.Compression} {
-		if figure.State != StateNotMeasured && (f.SampleBytes.State == StateNotMeasured || f.SampleBytes.Value < MinSample) {
+		if figure.State != StateNotMeasured && (f.SampleBytes.State == StateNotMeasured ||
+			f.SampleBytes.Value < MinSample) {
 			return fmt.Errorf("entropy and compression are of fewer than %d bytes", MinSample)
 		}
 	}
@@ -183,8 +185,8 @@ func (m *ModelCall) check(outcome string) error {
 		return errors.New("model_call.unread does not fit to its outcome")
 	case len(m.HostedTools)+len(m.UnknownMembers) > MaxHosted || len(m.ToolCalls) > MaxToolCalls ||
 		len(m.ReturnedCalls) > MaxReturned:
-		return fmt.Errorf("model_call has more entries than %d hosted tools and unknown members, %d calls and %d results",
-			MaxHosted, MaxToolCalls, MaxReturned)
+		return fmt.Errorf("model_call has more entries than %d hosted tools and unknown members, %d "+
+			"calls and %d results", MaxHosted, MaxToolCalls, MaxReturned)
 	case int64(len(m.ToolCalls)) != min(m.Figures.ToolCallsMade.Value, MaxToolCalls):
 		return fmt.Errorf("model_call.tool_calls are not the first %d of tool_calls_made", MaxToolCalls)
 	}
@@ -192,13 +194,15 @@ func (m *ModelCall) check(outcome string) error {
 		checkShort(
 			short{"model_call.api", m.API, maxShortName, false}, short{"model_call.host", m.Host, maxName, false},
 			short{"model_call.rule", m.Rule, maxName, false},
-			short{"model_call.model", m.Model, maxName, true}, short{"model_call.answered_by", m.AnsweredBy, maxName, true},
+			short{"model_call.model", m.Model, maxName, true},
+			short{"model_call.answered_by", m.AnsweredBy, maxName, true},
 			short{"model_call.unread", m.Unread, maxShortName, true},
 		),
 		m.Probe.check(), m.Figures.check(),
 	)
 	for i, tag := range m.ReturnedCalls {
-		if err = cmp.Or(err, checkTag("model_call.returned_calls", tag, false)); slices.Contains(m.ReturnedCalls[:i], tag) {
+		err = cmp.Or(err, checkTag("model_call.returned_calls", tag, false))
+		if slices.Contains(m.ReturnedCalls[:i], tag) {
 			return errors.New("model_call.returned_calls names a call twice")
 		}
 	}

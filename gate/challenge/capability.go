@@ -88,7 +88,8 @@ func (w WantCapability) admits(c evidence.Capability) error {
 	case !c.Binding.SameAction(w.Binding):
 		return refusal.New("artifacts_mismatch", "the capability is for another subject, action, resource or content")
 	case !c.VerificationConsumed && !w.AllowUnconsumed:
-		return refusal.New("artifact_missing", "the ids of the chain had not been consumed when the capability was minted")
+		return refusal.New("artifact_missing",
+			"the ids of the chain had not been consumed when the capability was minted")
 	case w.RequireEvidence && (c.Runtime == nil || c.Session == nil), w.Runtime != nil && c.Runtime == nil:
 		return refusal.New("artifact_missing", "the capability carries no runtime attestation or no session receipt")
 	case w.RequireGrant && (c.DecisionID == "" || c.GrantID == ""):
@@ -108,8 +109,8 @@ func free(s *evidence.SessionSummary) error {
 	if s != nil &&
 		(s.HumanPromptPresent || s.HumanOperatorPresent || s.UserShellAccess || s.AgentEnvironmentUserAccessible) {
 		return refusal.New("human_involved",
-			"the session behind the capability had a human prompt, a human operator, a user shell, or an environment that "+
-				"users could reach")
+			"the session behind the capability had a human prompt, a human operator, a user shell, or "+
+				"an environment that users could reach")
 	}
 	return nil
 }

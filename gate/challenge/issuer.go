@@ -81,7 +81,8 @@ func (i *Issuer) Create(ctx context.Context, b evidence.Binding) (Challenge, err
 		ID: reg.ID, Difficulty: i.o.Difficulty, Instructions: instructions, ExpiresAt: reg.Expires,
 		Tasks: make([]Task, i.o.Tasks),
 	}
-	token := evidence.ChallengeToken{Difficulty: string(i.o.Difficulty), Answers: make([]evidence.SaltedAnswer, i.o.Tasks)}
+	token := evidence.ChallengeToken{Difficulty: string(i.o.Difficulty),
+		Answers: make([]evidence.SaltedAnswer, i.o.Tasks)}
 	if b != (evidence.Binding{}) {
 		b.Nonce = rnd.id()
 		if err := b.Check(); err != nil {

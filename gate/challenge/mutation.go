@@ -24,10 +24,11 @@ const (
 )
 
 const mutationInstructions = `Input: do "operations" to "document" in order. x and y name lists of the document, n ` +
-	`is a number. "push x n": append n to x. "add x n": add n to every element of x. "reverse x". "sort x": ascending. ` +
-	`"rotate x n": n times, move the first element of x to its end. "copy x y": append the elements of x in order to ` +
-	`y, which begins empty if there is none. "move x y": the same, then remove x. "drop x": remove x. The answer text ` +
-	`is the final document as JSON, its members sorted by name, without white space, such as {"a":[7,-1],"c":[]}.` + hashIt
+	`is a number. "push x n": append n to x. "add x n": add n to every element of x. "reverse x". "sort x": ` +
+	`ascending. "rotate x n": n times, move the first element of x to its end. "copy x y": append the elements of x ` +
+	`in order to y, which begins empty if there is none. "move x y": the same, then remove x. "drop x": remove x. ` +
+	`The answer text is the final document as JSON, its members sorted by name, without white space, such as ` +
+	`{"a":[7,-1],"c":[]}.` + hashIt
 
 func (mutation) Kind() string { return "json" }
 

@@ -22,7 +22,8 @@ func Solve(ctx context.Context, tasks []Task) (map[string]string, error) {
 		}
 		if _, twice := answers[t.ID]; twice || t.ID == "" || len(t.ID) > maxTaskID || len(t.Input) > maxInput {
 			return nil, refused(
-				"a task of the challenge has a missing, overlong or repeated id, or an input of over %d bytes", maxInput)
+				"a task of the challenge has a missing, overlong or repeated id, or an input of over %d bytes",
+				maxInput)
 		}
 		at := slices.IndexFunc(known, func(p Pack) bool { return p.Kind() == t.Kind })
 		if at < 0 {

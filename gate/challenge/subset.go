@@ -27,8 +27,9 @@ const (
 )
 
 const subsetInstructions = `Input: distinct numbers. Choose exactly "size" of "numbers" so that they add up to ` +
-	`"sum", exactly "even" of them are even, and no pair in "apart" is chosen with both its numbers. There is exactly ` +
-	`one such choice. The answer text is the chosen numbers in ascending order with commas, such as 12,57,301.` + hashIt
+	`"sum", exactly "even" of them are even, and no pair in "apart" is chosen with both its numbers. There is ` +
+	`exactly one such choice. The answer text is the chosen numbers in ascending order with commas, such as ` +
+	`12,57,301.` + hashIt
 
 func (subset) Kind() string { return "subset" }
 

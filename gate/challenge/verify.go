@@ -29,7 +29,8 @@ func (i *Issuer) VerifyToken(_ context.Context, token string, r evidence.Respons
 	error) {
 	if want.Binding == (evidence.Binding{}) {
 		return evidence.ChallengeToken{},
-			refusal.New("not_allowed", "no challenge is accepted, because the calling code names no binding (Want.Binding)")
+			refusal.New("not_allowed", "no challenge is accepted, because the calling code names no "+
+				"binding (Want.Binding)")
 	}
 	return i.verify(token, r, want, func(evidence.ChallengeToken) error { return nil })
 }

@@ -22,11 +22,11 @@ const (
 )
 
 const vmInstructions = `Input: a program for a machine with the registers a, b, c, d, whose first values are ` +
-	`"registers". Run it from its first line until it has passed its last. x is a register, y a register or a number, ` +
-	`k a number. "set x y": x becomes y. "add x y", "sub x y", "mul x y": x becomes x+y, x-y, x*y modulo "modulus", ` +
-	`never negative. "jnz x k": unless x is 0, go on k lines from here (back if k is negative), otherwise with the ` +
-	`next line. "jlt x y k": the same, if x is less than y. The answer text is the last values of a, b, c, d with ` +
-	`commas, such as 5,0,71,8.` + hashIt
+	`"registers". Run it from its first line until it has passed its last. x is a register, y a register or a ` +
+	`number, k a number. "set x y": x becomes y. "add x y", "sub x y", "mul x y": x becomes x+y, x-y, x*y modulo ` +
+	`"modulus", never negative. "jnz x k": unless x is 0, go on k lines from here (back if k is negative), otherwise ` +
+	`with the next line. "jlt x y k": the same, if x is less than y. The answer text is the last values of a, b, c, ` +
+	`d with commas, such as 5,0,71,8.` + hashIt
 
 func (vm) Kind() string { return "vm" }
 

@@ -15,7 +15,8 @@ func (t *Trust) checkAnswer(r ledger.Record) error {
 	id, host := r.Answer.KeyID, strings.TrimSuffix(r.Host, ":443")
 	key := cmp.Or(string(t.AnswerKeys[host][id]), string(t.AnswerKeys[""][id]))
 	if key == "" || key != string(r.Answer.PublicKey) {
-		return refusal.New("record_mismatch", "the key of the API's answer, %.80q, is not in --api-keys for %.80s", id, host)
+		return refusal.New("record_mismatch", "the key of the API's answer, %.80q, is not in --api-keys for %.80s", id,
+			host)
 	}
 	return nil
 }

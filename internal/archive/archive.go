@@ -43,8 +43,9 @@ type Trust struct {
 	last      string               // hash of the manifest added last, for a node's tokens, which name none
 	foreign   bool                 // the roots came with the records, and are not pinned
 
-	// AnswerKeys are the pinned keys with which APIs sign their answers, by host; those of no host are for all. If there
-	// are any, an answer by another key is refused; without any, the owners of the keys in the records are unknown.
+	// AnswerKeys are the pinned keys with which APIs sign their answers, by host; those of no host are for all. If
+	// there are any, an answer by another key is refused; without any, the owners of the keys in the records are
+	// unknown.
 	AnswerKeys map[string]httpsig.Keys
 }
 
@@ -130,7 +131,8 @@ func ReadEarlier(dir string, today config.Trust) (Archive, error) {
 			continue
 		}
 		in := func(path string) string { return filepath.Join(dir, f.Name(), filepath.Base(path)) }
-		t, err := Read(config.Trust{Registry: in(today.Registry), Auditor: in(today.Auditor), Bundle: in(today.Bundle)}, "")
+		t, err := Read(config.Trust{Registry: in(today.Registry), Auditor: in(today.Auditor), Bundle: in(today.Bundle)},
+			"")
 		if err != nil {
 			return nil, err
 		}

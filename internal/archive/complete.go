@@ -206,7 +206,8 @@ const (
 func (j *LogJudge) compare(w *walk, r translog.Report) {
 	for _, f := range r.Findings {
 		if f.Problem == translog.Forked || f.Problem == translog.Missing {
-			j.refuse(Doubt{Code: "log_contradicted", Detail: fmt.Sprintf("%s at entry %d: %s", f.Problem, f.Index, f.Detail)})
+			j.refuse(Doubt{Code: "log_contradicted",
+				Detail: fmt.Sprintf("%s at entry %d: %s", f.Problem, f.Index, f.Detail)})
 		}
 	}
 	posts := slices.SortedFunc(maps.Values(j.posts), func(a, b *loggedPost) int { return strings.Compare(a.id, b.id) })

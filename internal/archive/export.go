@@ -119,12 +119,12 @@ func (w *writer) line(name string, value any) error {
 	}
 	if w.shared += len(raw); w.made.Records == 0 && name != lineEnd && w.shared > maxShared {
 		return refusal.New("evidence_malformed",
-			"the certificates, lists and manifests have more than the %d bytes that a reader of an export accepts: export "+
-				"fewer records, with --since and --until", maxShared)
+			"the certificates, lists and manifests have more than the %d bytes that a reader of an "+
+				"export accepts: export fewer records, with --since and --until", maxShared)
 	}
 	if len(raw) >= maxLine {
-		return refusal.New("evidence_malformed", "the %s has %d bytes; a line of an export must have fewer than %d", name,
-			len(raw), maxLine)
+		return refusal.New("evidence_malformed", "the %s has %d bytes; a line of an export must have fewer than %d",
+			name, len(raw), maxLine)
 	}
 	_, err = w.to.Write(append(raw, '\n'))
 	return err
@@ -134,8 +134,8 @@ func (w *writer) line(name string, value any) error {
 func (w *writer) record(ctx context.Context, r ledger.Record) error {
 	t := w.archive.Of(r)
 	if t.manifests[cmp.Or(r.Manifest, t.today)] == nil {
-		return refusal.New("manifest_unknown", "%s was judged by manifest %q, which is missing: give it with --manifest",
-			r.ID, r.Manifest)
+		return refusal.New("manifest_unknown",
+			"%s was judged by manifest %q, which is missing: give it with --manifest", r.ID, r.Manifest)
 	}
 	if err := checkArtifacts(r, r.ID); err != nil {
 		return err

@@ -105,7 +105,8 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 	}
 	for i, path := range paths {
 		if want := SegmentFile(bundle, i+1); path != want {
-			return h, nil, refusal.New("trust_malformed", "the history lacks the file %s, which precedes %s", want, path)
+			return h, nil, refusal.New("trust_malformed", "the history lacks the file %s, which precedes %s", want,
+				path)
 		}
 		one, err := ReadSegment(path)
 		if err != nil {
@@ -113,8 +114,8 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 		}
 		if i+1 == end.Segment && one.Texts() < end.Texts {
 			return h, nil, refusal.New("trust_malformed",
-				"%s has %d entries, but the trust bundle counts %d: this file is an older copy; restore the newest one", path,
-				one.Texts(), end.Texts)
+				"%s has %d entries, but the trust bundle counts %d: this file is an older copy; restore the newest one",
+				path, one.Texts(), end.Texts)
 		}
 		h.Revocations, h.Manifests = append(h.Revocations, one.Revocations...), append(h.Manifests, one.Manifests...)
 		if len(one.Certificates) > 0 {

@@ -64,7 +64,8 @@ func NewReader(in *bufio.Reader) (*Reader, error) {
 	if compressed(in) {
 		plain, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, refusal.New("evidence_malformed", "the export begins like a compressed file but is not one: %v", err)
+			return nil, refusal.New("evidence_malformed", "the export begins like a compressed file but is not one: %v",
+				err)
 		}
 		from = plain
 	}

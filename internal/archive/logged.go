@@ -228,12 +228,14 @@ func (j *LogJudge) proof(r ledger.Record, kind leaf.Kind, text string, at time.T
 		return v, refusal.New("record_mismatch", "the log got its %s at %s, before the record's own time, %s", kind,
 			logged.Format(form), at.UTC().Format(form))
 	case logged.Sub(at) > maxLogged:
-		return v, refusal.New("record_mismatch", "the record is backdated: the log got its %s at %s, and the record says %s",
+		return v, refusal.New("record_mismatch",
+			"the record is backdated: the log got its %s at %s, and the record says %s",
 			kind, logged.Format(form), at.UTC().Format(form))
 	}
 	for _, w := range v.Witnesses {
 		if logged.Sub(w.Time) > evidence.MaxSkew {
-			return v, refusal.New("record_mismatch", "the log's entry of its %s says %s, but the witness %s saw it at %s",
+			return v, refusal.New("record_mismatch",
+				"the log's entry of its %s says %s, but the witness %s saw it at %s",
 				kind, logged.Format(form), w.Witness, w.Time.Format(time.RFC3339))
 		}
 	}

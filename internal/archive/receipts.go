@@ -105,7 +105,8 @@ func (s *sessions) verify(ctx context.Context, t *Trust, r ledger.Record, head e
 	switch id := chain.ids[r.BindingHash]; {
 	case id != "" && id != r.ID:
 		return chain, nil,
-			refusal.New("record_mismatch", "the receipt of the post names the id %.80q, but the record names %.80q", id, r.ID)
+			refusal.New("record_mismatch", "the receipt of the post names the id %.80q, but the record names %.80q", id,
+				r.ID)
 	case !ok:
 		return chain, nil, nil
 	}
@@ -248,7 +249,8 @@ func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
 			return j, err
 		case j.Number > 0 && !j.Chain:
 			return j, refusal.New("chain_incomplete",
-				"the receipts start with number %d of the session: give them from number 1 on, or only this one", j.Number)
+				"the receipts start with number %d of the session: give them from number 1 on, or only this one",
+				j.Number)
 		}
 		if hash, is := strings.CutPrefix(token, HiddenReceipt); is && each == nil {
 			switch {
@@ -343,7 +345,8 @@ func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *in
 	if lost == nil {
 		last := before.Last()
 		if c.Chain.SequenceNumber != before.Len()+1 || c.Chain.PreviousReceiptHash != before.Head() {
-			return nil, refusal.New("chain_broken", "receipt %d was made under other roots and does not follow receipt %d",
+			return nil, refusal.New("chain_broken",
+				"receipt %d was made under other roots and does not follow receipt %d",
 				c.Chain.SequenceNumber, before.Len())
 		}
 		lost = interaction.NewTail(t.opener(now),
@@ -352,8 +355,8 @@ func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *in
 	if left := c.Outcome == interaction.OutcomeIndeterminate || c.Closing != nil &&
 		c.Closing.Reason == interaction.ClosedLost; !left {
 		return nil, refusal.New("roots_not_pinned",
-			"receipt %d was made under other roots, but says neither that its call is indeterminate nor that its session was "+
-				"lost",
+			"receipt %d was made under other roots, but says neither that its call is indeterminate nor "+
+				"that its session was lost",
 			c.Chain.SequenceNumber)
 	}
 	_, err = lost.Add(token)
@@ -366,5 +369,6 @@ func (a Archive) ofOwner(owner string) (*Trust, error) {
 			return t, nil
 		}
 	}
-	return nil, refusal.New("roots_not_pinned", "the receipt names the owner %q, whose key registry is not pinned", owner)
+	return nil, refusal.New("roots_not_pinned", "the receipt names the owner %q, whose key registry is not pinned",
+		owner)
 }

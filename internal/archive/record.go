@@ -46,10 +46,11 @@ func checkArtifacts(r ledger.Record, name string) error {
 	for i, a := range r.Artifacts {
 		switch {
 		case !slices.Contains(artifactNames, a.Name):
-			return refusal.New("evidence_malformed", "%s: artifacts[%d].name is %.40q, which is not the name of an artifact",
-				name, i, a.Name)
+			return refusal.New("evidence_malformed",
+				"%s: artifacts[%d].name is %.40q, which is not the name of an artifact", name, i, a.Name)
 		case slices.ContainsFunc(r.Artifacts[:i], func(b ledger.Artifact) bool { return b.Name == a.Name }):
-			return refusal.New("evidence_malformed", "%s: artifacts[%d].name is %q, which occurs twice", name, i, a.Name)
+			return refusal.New("evidence_malformed", "%s: artifacts[%d].name is %q, which occurs twice", name, i,
+				a.Name)
 		}
 	}
 	return nil

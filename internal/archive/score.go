@@ -54,8 +54,8 @@ func (s Score) NotComputed(c autonomy.Claims) string {
 		return fmt.Sprintf("it was computed by the formulas %s, version %s, but this program has those of version %s",
 			c.ScoringHash, c.Version, autonomy.Version())
 	case c.Signals.Challenge.Issued != int64(len(s.Revealed)):
-		return "the strategies that the agent revealed are not here: mediator reputation show score fetches them from the " +
-			"node's internal endpoint, once the session is closed"
+		return "the strategies that the agent revealed are not here: mediator reputation show score " +
+			"fetches them from the node's internal endpoint, once the session is closed"
 	case c.BaselineHash != "" && s.Baseline == nil:
 		return "its baseline is not here: mediator reputation show score fetches it"
 	}
@@ -91,7 +91,8 @@ func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 		return err
 	}
 	if where := differs("", got, computed); where != "" {
-		return refusal.New("score_mismatch", "the score's %s differs from the one computed again from the receipts", where)
+		return refusal.New("score_mismatch", "the score's %s differs from the one computed again from the receipts",
+			where)
 	}
 	return nil
 }

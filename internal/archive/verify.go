@@ -71,8 +71,8 @@ const maxRecords = 1 << 19
 
 func checkRecords(n, most int) error {
 	if n > most {
-		return refusal.New("evidence_malformed", "more than the %d records that can be verified at once: export fewer, with "+
-			"--since and --until", most)
+		return refusal.New("evidence_malformed",
+			"more than the %d records that can be verified at once: export fewer, with --since and --until", most)
 	}
 	return nil
 }

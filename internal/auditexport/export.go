@@ -76,7 +76,8 @@ func New(log *zap.Logger, r prometheus.Registerer) *Exporter {
 		failures: with.NewCounter(prometheus.CounterOpts{Name: "mediator_audit_export_failures_total",
 			Help: "Attempts of the audit export that failed; it tries again."}),
 		oldest: with.NewGauge(prometheus.GaugeOpts{Name: "mediator_audit_export_oldest_seconds",
-			Help: "When the oldest call ended whose record waits for the audit export, in Unix seconds; 0 if none waits."}),
+			Help: "When the oldest call ended whose record waits for the audit export, in Unix " +
+				"seconds; 0 if none waits."}),
 	}
 }
 

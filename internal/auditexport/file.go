@@ -135,8 +135,8 @@ func (d *File) recall() error {
 	return nil
 }
 
-// recallOf returns the number of lines that it has seen. One without an id is of a compressed file, and all files before
-// that are compressed too.
+// recallOf returns the number of lines that it has seen. One without an id is of a compressed file, and all files
+// before that are compressed too.
 func (d *File) recallOf(f *os.File) (seen int, err error) {
 	end, err := readTail(f)
 	lines := slices.Collect(bytes.Lines(end))

@@ -65,7 +65,8 @@ func callsOverTime(s admin.Summary) chart {
 			if n := span.States[state]; n > 0 {
 				h := height * float64(n) / float64(most)
 				y -= h
-				c.bar(float64(i)*step, y, step-2, h, string(state), "%s: %d %s", span.Start.UTC().Format(time.TimeOnly), n, state)
+				c.bar(float64(i)*step, y, step-2, h, string(state), "%s: %d %s", span.Start.UTC().Format(time.TimeOnly),
+					n, state)
 			}
 		}
 	}

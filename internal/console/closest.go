@@ -65,7 +65,8 @@ func differences(r ledger.Record, target upstream.Target, rule own.Rule, m match
 		differs(1, "tool: the rule has %s, the call %s", orNone(rule.Tools), r.MCP.Tool)
 	}
 	for _, o := range r.GraphQL {
-		missing := slices.DeleteFunc(slices.Clone(o.Fields), func(f string) bool { return slices.Contains(rule.Fields, f) })
+		missing := slices.DeleteFunc(slices.Clone(o.Fields),
+			func(f string) bool { return slices.Contains(rule.Fields, f) })
 		if rule.GraphQL != o.Type || len(rule.Fields) > 0 && len(missing) > 0 {
 			differs(1, "GraphQL: the rule has %s %s, the call %s %s", orNone([]string{rule.GraphQL}),
 				strings.Join(rule.Fields, ", "), o.Type, strings.Join(o.Fields, ", "))

@@ -233,5 +233,6 @@ func (p *provider) roleOf(claim json.RawMessage) role {
 // failLogin logs why a login at the provider failed. The browser, which may be a stranger's, does not learn it.
 func (s *Server) failLogin(w http.ResponseWriter, err error) {
 	s.failures.Warn("login failed", zap.Error(fmt.Errorf("the OpenID provider %s: %.400s", s.provider.Issuer, err)))
-	fail(w, refusal.New("console_login_failed", "the login at %s failed: the console's log says why", s.provider.Issuer))
+	fail(w, refusal.New("console_login_failed", "the login at %s failed: the console's log says why",
+		s.provider.Issuer))
 }

@@ -84,8 +84,8 @@ func (s *Server) listen(ctx context.Context, group *errgroup.Group, at string) (
 func listenLoopback(listen string) (all []net.Listener, err error) {
 	at, err := netip.ParseAddrPort(listen)
 	if err != nil || !at.Addr().IsLoopback() {
-		return nil, refusal.New("listen_failed", "without a TLS certificate the console listens on loopback, which %q is not",
-			listen)
+		return nil, refusal.New("listen_failed",
+			"without a TLS certificate the console listens on loopback, which %q is not", listen)
 	}
 	names := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback(), at.Addr()}
 	for i, addr := range names {
@@ -100,8 +100,8 @@ func listenLoopback(listen string) (all []net.Listener, err error) {
 			for _, l := range all {
 				_ = l.Close()
 			}
-			return nil, refusal.New("listen_failed", "%v: end what listens there, or set console in the sidecar's configuration",
-				err)
+			return nil, refusal.New("listen_failed",
+				"%v: end what listens there, or set console in the sidecar's configuration", err)
 		}
 		all = append(all, l)
 	}

@@ -34,8 +34,8 @@ func (r *Registry) editBundle(ctx context.Context, do func(*bundleEdit) error) e
 		trust, err := r.trust(*b)
 		if err != nil {
 			return fmt.Errorf(
-				"not all of %s is signed by %s; move it away first (%s), and certify every process and the deployment again: %w",
-				r.Bundle, r.Key.KeyID(), whereTo, err)
+				"not all of %s is signed by %s; move it away first (%s), and certify every process and the "+
+					"deployment again: %w", r.Bundle, r.Key.KeyID(), whereTo, err)
 		}
 		e := &bundleEdit{Registry: r, b: b, trust: trust, certified: make(map[string]evidence.Certified),
 			before: b.Certificates}
@@ -227,8 +227,8 @@ func appendHistory(bundle string, b *evidence.Bundle, add evidence.History, veri
 	if b.History != nil {
 		end = *b.History
 	}
-	// A key can be revoked even if files of the history were lost. Verifiers of records notice the loss by the gap or by
-	// the number of texts.
+	// A key can be revoked even if files of the history were lost. Verifiers of records notice the loss by the gap or
+	// by the number of texts.
 	s := segment{number: end.Segment + 1, bundle: bundle}
 	if last := len(numbers) - 1; last >= 0 && numbers[last] >= end.Segment {
 		s.number = numbers[last]

@@ -25,7 +25,8 @@ func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest,
 	}
 	cert, err := believed(auditor, token, strict, o.Now)
 	if err != nil {
-		return "", until, fmt.Errorf("the manifest's deploymentCertificatePolicy would not accept this certificate: %w", err)
+		return "", until, fmt.Errorf("the manifest's deploymentCertificatePolicy would not accept this certificate: %w",
+			err)
 	}
 	return token, strict.Until(cert), nil
 }

@@ -40,8 +40,8 @@ func (b *Books) Events() []Event {
 	seen, listed := make(map[string]bool), make(map[evidence.Revocation]bool)
 	latest := make(map[string]evidence.SignerCertificate) // by version
 	for _, c := range all {
-		e := Event{Time: time.Unix(c.IssuedAt, 0).UTC(), Change: EventRenewed, KeyID: c.SubjectKeyID, Purpose: c.Purposes[0],
-			By: c.Issuer}
+		e := Event{Time: time.Unix(c.IssuedAt, 0).UTC(), Change: EventRenewed, KeyID: c.SubjectKeyID,
+			Purpose: c.Purposes[0], By: c.Issuer}
 		latest[c.SubjectKeyID] = c
 		if seen[c.ID] { // the same certificate in the history, or with its retirement as its end
 			continue
@@ -56,7 +56,8 @@ func (b *Books) Events() []Event {
 	for kid, c := range latest {
 		if _, retired := b.trust.Retired(kid); retired {
 			events = append(events,
-				Event{Time: time.Unix(c.Expires, 0).UTC(), Change: EventRetired, KeyID: kid, Purpose: c.Purposes[0], By: c.Issuer})
+				Event{Time: time.Unix(c.Expires, 0).UTC(), Change: EventRetired, KeyID: kid, Purpose: c.Purposes[0],
+					By: c.Issuer})
 		}
 	}
 	slices.SortFunc(b.lists, func(x, y evidence.RevocationList) int { return cmp.Compare(x.IssuedAt, y.IssuedAt) })
@@ -64,7 +65,8 @@ func (b *Books) Events() []Event {
 		for _, r := range list.Revoked {
 			if !listed[r] {
 				listed[r] = true
-				events = append(events, Event{time.Unix(list.IssuedAt, 0).UTC(), EventRevoked, r.ID, "", list.Issuer, r.Reason})
+				events = append(events, Event{time.Unix(list.IssuedAt, 0).UTC(), EventRevoked, r.ID, "", list.Issuer,
+					r.Reason})
 			}
 		}
 	}

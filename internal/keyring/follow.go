@@ -89,8 +89,8 @@ func (r *Registry) CertifyDue(ctx context.Context, at string, as map[string][]st
 	defer cancel()
 	done, err := r.Certify(ctx, *p, say)
 	if done.Certified+done.Dropped > 0 {
-		log.Info("keys certified", zap.String("from", at), zap.Int("versions", done.Certified), zap.Int("left", done.Left),
-			zap.Int("waiting", done.Waiting))
+		log.Info("keys certified", zap.String("from", at), zap.Int("versions", done.Certified),
+			zap.Int("left", done.Left), zap.Int("waiting", done.Waiting))
 	}
 	return err
 }
@@ -132,8 +132,8 @@ func (r *Registry) due(ctx context.Context, from []string, as map[string][]strin
 	case err == nil && !due && disputed != nil:
 		return nil, disputed
 	case err == nil && !due && waiting > 0:
-		return nil, fmt.Errorf("%d new versions wait for a certificate, because earlier versions of their keys fill the "+
-			"trust bundle: rotate less often, or retire versions", waiting)
+		return nil, fmt.Errorf("%d new versions wait for a certificate, because earlier versions of "+
+			"their keys fill the trust bundle: rotate less often, or retire versions", waiting)
 	case err != nil || !due:
 		return nil, err
 	}

@@ -37,7 +37,8 @@ func OpenRules(auditor evidence.Root, token string, now func() time.Time) (evide
 		return evidence.RegistrarRules{}, err
 	}
 	o, err := evidence.Open(v, kind, token, evidence.Expected{
-		Issuers: []string{auditor.KeyID}, Audiences: []string{evidence.AudienceRegistrar}, KeyIDs: []string{auditor.KeyID},
+		Issuers: []string{auditor.KeyID}, Audiences: []string{evidence.AudienceRegistrar},
+		KeyIDs: []string{auditor.KeyID},
 		MaxAge: kind.MaxLifetime,
 	})
 	return o.Claims(), err

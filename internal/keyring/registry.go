@@ -25,9 +25,9 @@ type Registry struct {
 	Key     RootKey
 	Options signer.Options
 	Bundle  string // path
-	// FromCustody says that the versions of shared keys were read in their custody, perhaps before the newest version was
-	// made. Then a version is retired only by a publication with a later one, and no version ever changes its key. Else
-	// processes say what they are: see agreed.
+	// FromCustody says that the versions of shared keys were read in their custody, perhaps before the newest version
+	// was made. Then a version is retired only by a publication with a later one, and no version ever changes its key.
+	// Else processes say what they are: see agreed.
 	FromCustody bool
 }
 
@@ -87,8 +87,9 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 		}
 		if old, ok := e.certified[c.SubjectKeyID]; e.FromCustody && ok && !strings.Contains(c.SubjectKeyID, "/") &&
 			old.Certificate.SubjectPublicKeyHash != c.SubjectPublicKeyHash {
-			return nil, 0, refusal.New("custody_unfit", "the custody has another key for %s than the certified one: rotate "+
-				"past that version, and retire the earlier ones", c.SubjectKeyID)
+			return nil, 0, refusal.New("custody_unfit",
+				"the custody has another key for %s than the certified one: rotate "+
+					"past that version, and retire the earlier ones", c.SubjectKeyID)
 		}
 		token, stands := e.standing(c)
 		if !stands && e.stopped == nil {
@@ -150,8 +151,8 @@ func (e *bundleEdit) copied(c evidence.SignerCertificate, all []evidence.SignerC
 	for _, o := range all {
 		if o.SubjectPublicKeyHash == c.SubjectPublicKeyHash && o.Purposes[0] != c.Purposes[0] &&
 			o.SubjectKeyID != c.SubjectKeyID {
-			return refusal.New("key_purpose", "the key %s has the same public key as %s, which is for %s", c.SubjectKeyID,
-				o.SubjectKeyID,
+			return refusal.New("key_purpose", "the key %s has the same public key as %s, which is for %s",
+				c.SubjectKeyID, o.SubjectKeyID,
 				o.Purposes[0])
 		}
 	}
@@ -184,7 +185,8 @@ func claims(r daemon.RoleDocument, observations []look.Observation, say Declarat
 		AccessibleToAgent: say.AccessibleToAgent, AccessibleToUsers: say.AccessibleToUsers, KeyCustody: r.KeyCustody,
 		KeyExportable: r.KeyExportable, Purposes: []string{r.Purpose}, SubjectIssuer: r.Issuer,
 	}
-	for _, name := range []string{"keyCustody", "keyExportable"} { // no process observes who reaches a key from elsewhere
+	// no process observes who reaches a key from elsewhere
+	for _, name := range []string{"keyCustody", "keyExportable"} {
 		if slices.Contains(r.Observed, name) {
 			c.Observed = append(c.Observed, name)
 		}
@@ -253,7 +255,8 @@ func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 			c, ok := e.certified[k.KeyID]
 			cert := c.Certificate
 			public, _ := k.Key.(ed25519.PublicKey)
-			if !ok || string(public) != string(c.Public) || cert.Purposes[0] != r.Purpose || cert.SubjectIssuer != r.Issuer ||
+			if !ok || string(public) != string(c.Public) || cert.Purposes[0] != r.Purpose ||
+				cert.SubjectIssuer != r.Issuer ||
 				cert.KeyCustody != r.KeyCustody || cert.KeyExportable != r.KeyExportable || e.due(cert) {
 				return true
 			}

@@ -69,7 +69,8 @@ func shortened(entries []evidence.Revocation, added int) []evidence.Revocation {
 	}
 	return slices.DeleteFunc(entries, func(r evidence.Revocation) bool {
 		return r.Kind == evidence.RevokedKey && evidence.KeyVersion(r.ID) > 0 &&
-			slices.ContainsFunc(evidence.RevocableNames(r.ID), func(name string) bool { return r.Expires <= names[name] })
+			slices.ContainsFunc(evidence.RevocableNames(r.ID),
+				func(name string) bool { return r.Expires <= names[name] })
 	})
 }
 
@@ -111,7 +112,8 @@ func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 				return err
 			}
 			if len(added) > evidence.MaxRevocations { // no verifier would read the history
-				return refusal.New("trust_malformed", "%d entries are too many at once: revoke fewer at a time", len(add))
+				return refusal.New("trust_malformed", "%d entries are too many at once: revoke fewer at a time",
+					len(add))
 			}
 			e.revocations = []string{added}
 		}

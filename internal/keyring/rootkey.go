@@ -117,7 +117,8 @@ func GenerateRoot(name string, postQuantum bool) (RootKey, []byte, error) {
 		var seed [mldsa65.SeedSize]byte
 		_, _ = rand.Read(seed[:]) // never fails; see evidence.NewID
 		public, _ := mldsa65.NewKeyFromSeed(&seed)
-		file = keySet{[]any{file, privateAKP{evidence.NewAKP(kid, public), base64.RawURLEncoding.EncodeToString(seed[:])}}}
+		file = keySet{[]any{file, privateAKP{evidence.NewAKP(kid, public),
+			base64.RawURLEncoding.EncodeToString(seed[:])}}}
 	}
 	raw, err := json.Marshal(file)
 	if err != nil {
@@ -156,8 +157,8 @@ func readRootKey(path string) (RootKey, error) {
 }
 
 var (
-	errRootKey = errors.New("not a private Ed25519 JWK with a kid of the form NAME:v1, alone or in a set with a private " +
-		"ML-DSA-65 JWK of the same kid")
+	errRootKey = errors.New("not a private Ed25519 JWK with a kid of the form NAME:v1, alone or in a " +
+		"set with a private ML-DSA-65 JWK of the same kid")
 	errPostQuantum = errors.New("the second key is not a private ML-DSA-65 JWK with the kid of the first, or its two " +
 		"halves do not fit")
 )

@@ -84,7 +84,8 @@ func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) er
 	for _, key := range slices.Sorted(maps.Keys(versions)) {
 		if why := behind[key]; why != "" {
 			err = errors.Join(err,
-				refusal.New("version_unused", "the versions of %s before %d are not retired: %s", key, versions[key], why))
+				refusal.New("version_unused", "the versions of %s before %d are not retired: %s", key, versions[key],
+					why))
 		} else {
 			err = errors.Join(err, r.Retire(ctx, key, versions[key]))
 		}

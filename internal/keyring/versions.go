@@ -182,7 +182,8 @@ func (b *Books) Complete(published []Version) []Version {
 		seen[v.KeyID] = true
 		c, ok := certified[v.KeyID]
 		// another key may have the same name
-		ok = ok && slices.Equal(v.public, ed25519.PublicKey(c.Public)) && slices.Contains(c.Certificate.Purposes, v.Purpose)
+		ok = ok && slices.Equal(v.public, ed25519.PublicKey(c.Public)) &&
+			slices.Contains(c.Certificate.Purposes, v.Purpose)
 		if ok {
 			v.certify(c.Certificate)
 		}

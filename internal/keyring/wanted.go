@@ -16,8 +16,8 @@ import (
 // A key version needs a certificate while it signs, and until its signatures have expired. Otherwise each rotation
 // would make the bundle larger.
 const (
-	// A version gets no certificate once a later one has been certified for superseded, or supersededMany if the key has
-	// more than manyVersions: no signature of a post is valid for so long.
+	// A version gets no certificate once a later one has been certified for superseded, or supersededMany if the key
+	// has more than manyVersions: no signature of a post is valid for so long.
 	superseded, supersededMany = time.Hour, 15 * time.Minute
 	manyVersions               = 16
 	// maxVersions bounds the certified versions of one key. Beyond it the newest version waits.
@@ -53,7 +53,8 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 			in, _ := e.trust.Retired(newest)
 			return nil, 0,
 				refusal.New("key_retired",
-					"the key of %s, %s, was retired: the current version is %d. Rotate the key past that version; or, if it is "+
+					"the key of %s, %s, was retired: the current version is %d. Rotate the key past that "+
+						"version; or, if it is "+
 						"another key with the same name, move %s away (%s), certify every process and the "+
 						"deployment again, and restart the processes", r.Purpose, newest, in, e.Bundle, whereTo)
 		}
@@ -109,8 +110,9 @@ func (e *bundleEdit) disagreement() error {
 		return nil
 	}
 	return refusal.New("roles_changed",
-		"the processes that share a key do not agree on %s yet, so it gets no certificate: a rotation takes some seconds "+
-			"to reach them all; if this lasts longer, an intruder may control one of them", strings.Join(e.disputed, ", "))
+		"the processes that share a key do not agree on %s yet, so it gets no certificate: a rotation "+
+			"takes some seconds to reach them all; if this lasts longer, an intruder may control one of them",
+		strings.Join(e.disputed, ", "))
 }
 
 // withoutSuperseded returns the newest version that was certified at least this time ago, and the later ones.

@@ -123,8 +123,8 @@ func (r *reader) number() *fault {
 	f, ok := faithful(string(spelled))
 	if !ok {
 		return r.fault(start,
-			"holds the number %.40s, which a double does not hold exactly (RFC 8785); send a string, or configure the action "+
-				"with content: raw", spelled)
+			"holds the number %.40s, which a double does not hold exactly (RFC 8785); send a string, or "+
+				"configure the action with content: raw", spelled)
 	}
 	if r.write {
 		r.out = AppendNumber(r.out, f)

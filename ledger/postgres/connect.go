@@ -61,7 +61,8 @@ func Ports(dsn string) ([]uint16, error) {
 func parse(dsn string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, errors.New("the DSN is no PostgreSQL URL or keyword/value string") // the cause could show its password
+		// the cause could show its password
+		return nil, errors.New("the DSN is no PostgreSQL URL or keyword/value string")
 	}
 	for _, way := range append([]*pgconn.FallbackConfig{{Host: config.Host, TLSConfig: config.TLSConfig}},
 		config.Fallbacks...) {
@@ -93,8 +94,9 @@ func connect(dsn, schema string, settings ...[2]string) (*sql.DB, error) {
 	}
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		var commit, fsync string
-		if err := c.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')`).Scan(&commit,
-			&fsync); err != nil {
+		err := c.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')`).
+			Scan(&commit, &fsync)
+		if err != nil {
 			return err
 		}
 		return durable(commit, fsync)

@@ -94,8 +94,8 @@ func guard(ctx context.Context, tx *sql.Tx, keys []ledger.Key) error {
 func durable(commit, fsync string) error {
 	if commit != "on" && commit != "remote_apply" || fsync != "on" {
 		return fmt.Errorf(
-			"the database runs with synchronous_commit=%s and fsync=%s, and could forget a consumed key: both have to be on",
-			commit, fsync)
+			"the database runs with synchronous_commit=%s and fsync=%s, and could forget a consumed "+
+				"key: both have to be on", commit, fsync)
 	}
 	return nil
 }

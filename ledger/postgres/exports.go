@@ -14,7 +14,8 @@ var _ ledger.Exports = (*Ledger)(nil)
 const (
 	selectUnexported = `SELECT seq, id, record, coalesce(artifacts, '') FROM unexported JOIN posts USING (seq)
 WHERE unexported.instance = $1 ORDER BY seq LIMIT $2`
-	// adoptUnexported leaves alone a process that is only behind: it also has newer calls. It may write the records now.
+	// adoptUnexported leaves alone a process that is only behind: it also has newer calls. It may write the records
+	// now.
 	adoptUnexported = `UPDATE unexported SET instance = $1 WHERE instance IN (
 	SELECT unexported.instance FROM unexported JOIN posts USING (seq) WHERE unexported.instance <> $1
 	GROUP BY unexported.instance HAVING max(posts.started) < $2)`

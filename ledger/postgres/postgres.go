@@ -40,8 +40,8 @@ type Options struct {
 	// Logged is called after leaves of the transparency log were stored. With it, the ledger keeps one for each intent
 	// and each outcome. It must not wait.
 	Logged func()
-	// Ended is called after ends of calls were stored. With it, the ledger lists their records: see [ledger.Exports]. It
-	// must not wait.
+	// Ended is called after ends of calls were stored. With it, the ledger lists their records: see [ledger.Exports].
+	// It must not wait.
 	Ended func()
 }
 
@@ -176,8 +176,8 @@ WITH added AS (SELECT *
 	SELECT id, $1, flow, state, session, started, record, nullif(artifacts, ''), keys FROM added ORDER BY n
 	RETURNING seq, state)
 INSERT INTO unexported (seq, instance) SELECT seq, $1 FROM stored WHERE $15 AND state <> 'forwarding'`
-	// updatePosts finds posts by id. A plain state = 'forwarding' would read all of posts_forwarding, which keeps an entry
-	// for each post that has ended since the last vacuum.
+	// updatePosts finds posts by id. A plain state = 'forwarding' would read all of posts_forwarding, which keeps an
+	// entry for each post that has ended since the last vacuum.
 	updatePosts = `
 WITH done AS (UPDATE posts SET state = r.state, record = r.record
 	FROM unnest($1::text[], $2::text[], $3::text[]) AS r (id, state, record)
@@ -239,8 +239,8 @@ func (l *Ledger) update(ctx context.Context, tx *sql.Tx, outcomes ...ledger.Reco
 	}
 	// QueryExecModeExec plans each time: a plan from when the table was small would read all of it.
 	var n int
-	err := tx.QueryRowContext(ctx, updatePosts, pgx.QueryExecModeExec, ids, states, texts, log.posts, log.ids, log.entries,
-		log.openings, log.made, l.name, l.o.Ended != nil).Scan(&n)
+	err := tx.QueryRowContext(ctx, updatePosts, pgx.QueryExecModeExec, ids, states, texts, log.posts, log.ids,
+		log.entries, log.openings, log.made, l.name, l.o.Ended != nil).Scan(&n)
 	if err != nil {
 		return ledger.Unavailable("write the record", err)
 	}

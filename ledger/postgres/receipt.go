@@ -173,7 +173,8 @@ func (l *Ledger) sealed(c ledger.OpenCall) string {
 func (l *Ledger) ClaimDeliveries(ctx context.Context, now, until time.Time, limit int) (claimed []ledger.Delivery,
 	err error) {
 	err = l.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
-		claimed, err = tables.Deliveries(tx.QueryContext(ctx, claimDeliveries, now.UnixMilli(), until.UnixMilli(), limit))
+		claimed, err = tables.Deliveries(tx.QueryContext(ctx, claimDeliveries, now.UnixMilli(), until.UnixMilli(),
+			limit))
 		return err
 	})
 	return claimed, err

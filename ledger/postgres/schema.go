@@ -17,7 +17,8 @@ INSERT INTO %[1]s.schema_version VALUES (1, %[2]d);`
 
 // dialect is PostgreSQL's SQL. Identity reads rows, and not the sequence behind them: a visible row is durable.
 var dialect = tables.Dialect{
-	Identity:  `SELECT id, greatest(pruned, (SELECT max(seq) FROM posts)), (SELECT count(*) FROM accepted) FROM identity`,
+	Identity: `SELECT id, greatest(pruned, (SELECT max(seq) FROM posts)), (SELECT count(*) FROM accepted)
+		FROM identity`,
 	Artifacts: `artifacts`,
 	Sets:      `SELECT value::bigint FROM json_array_elements_text($8::json)`,
 	// It reads all of posts_keys: counts kept in rows would make the posts of all instances wait for each other. Then

@@ -41,7 +41,8 @@ type DB struct {
 type Schema struct {
 	Version    int    // above zero, and unique to the schema
 	Statements string // that create it
-	Forgets    string // what a new file would forget; part of each refusal of a file, so that it is not replaced lightly
+	// what a new file would forget; part of each refusal of a file, so that it is not replaced lightly
+	Forgets string
 }
 
 // OpenDB opens the file at path, or creates it with mode 0600 and the schema. It refuses a file that is open in

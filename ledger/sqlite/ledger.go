@@ -31,8 +31,8 @@ type Options struct {
 	// Logged is called after leaves of the transparency log were stored. With it, the ledger keeps one for each intent
 	// and each outcome. It must not wait.
 	Logged func()
-	// Ended is called after ends of calls were stored. With it, the ledger lists their records: see [ledger.Exports]. It
-	// must not wait.
+	// Ended is called after ends of calls were stored. With it, the ledger lists their records: see [ledger.Exports].
+	// It must not wait.
 	Ended func()
 }
 

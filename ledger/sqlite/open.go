@@ -102,8 +102,8 @@ func (p pragma) verify(ctx context.Context, conn driver.Conn) error {
 		return fmt.Errorf("PRAGMA %s: %w", p.name, err)
 	}
 	if s := fmt.Sprint(got[0]); s != p.want {
-		return fmt.Errorf("PRAGMA %s is %s and not %s: this file system or build cannot keep the ledger's promise", p.name, s,
-			p.want)
+		return fmt.Errorf("PRAGMA %s is %s and not %s: this file system or build cannot keep the ledger's promise",
+			p.name, s, p.want)
 	}
 	return nil
 }

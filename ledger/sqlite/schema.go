@@ -147,8 +147,9 @@ const (
 	insertReceipt  = `INSERT INTO receipts (session, number, call, signed, token) VALUES (?, ?, ?, ?, ?)`
 	selectToken    = `SELECT token FROM receipts WHERE session = ? AND number = ?`
 	insertLeaf     = `INSERT INTO leaves (id, entry, opening, made) VALUES (?, ?, ?, ?)`
-	insertDelivery = `INSERT INTO deliveries (session, number, due, refused) VALUES (?, 0, 0, '') ON CONFLICT DO NOTHING`
-	selectDue      = `SELECT session, number, due, refused FROM deliveries AS d WHERE due <= ? AND number <
+	insertDelivery = `INSERT INTO deliveries (session, number, due, refused) VALUES (?, 0, 0, '')
+		ON CONFLICT DO NOTHING`
+	selectDue = `SELECT session, number, due, refused FROM deliveries AS d WHERE due <= ? AND number <
 		(SELECT number FROM receipts WHERE session = d.session ORDER BY number DESC LIMIT 1) ORDER BY due LIMIT ?`
 )
 

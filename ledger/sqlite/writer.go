@@ -104,8 +104,8 @@ func (d *DB) conclude(tx *sql.Tx) error {
 func (d *DB) inPlace() error {
 	now, err := os.Stat(d.path)
 	if err == nil && !os.SameFile(now, d.file) {
-		return fmt.Errorf("%s has been replaced while it was open: put back the file that was there, or restart this process",
-			filepath.Base(d.path))
+		return fmt.Errorf("%s has been replaced while it was open: put back the file that was there, or "+
+			"restart this process", filepath.Base(d.path))
 	}
 	if err == nil {
 		_, err = os.Stat(d.path + "-wal")

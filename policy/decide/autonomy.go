@@ -13,8 +13,8 @@ import (
 // openReputation opens the reputation token of the agent subject, or says why it is not believed.
 func (e *Engine) openReputation(token, subject string) (evidence.Opened[accrual.Claims], error) {
 	if token == "" {
-		return evidence.Opened[accrual.Claims]{}, refusal.New("reputation_missing", "the sidecar sent no %s of the agent",
-			accrual.Kind.Typ)
+		return evidence.Opened[accrual.Claims]{}, refusal.New("reputation_missing",
+			"the sidecar sent no %s of the agent", accrual.Kind.Typ)
 	}
 	return policy.OpenReputation(e.verifier, e.strict, token, subject)
 }

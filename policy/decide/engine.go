@@ -111,7 +111,8 @@ func (e *Engine) verifyTrigger(r policy.Request) (evidence.TriggerOriginProof, e
 	if err != nil {
 		return evidence.TriggerOriginProof{}, evidence.Stale(err)
 	}
-	receipt, err := evidence.Open(e.verifier, evidence.TriggerReceiptKind(), r.TriggerReceipt, e.strict.Receipt.Expected)
+	receipt, err := evidence.Open(e.verifier, evidence.TriggerReceiptKind(), r.TriggerReceipt,
+		e.strict.Receipt.Expected)
 	if err != nil {
 		return evidence.TriggerOriginProof{}, evidence.Stale(err)
 	}
@@ -147,7 +148,8 @@ func (e *Engine) sign(ctx context.Context, r policy.Request, o evidence.TriggerO
 	if e.decision.Name() == e.grant.Name() ||
 		evidence.KeyName(evidence.KeyIDOf(tokens[0])) == evidence.KeyName(evidence.KeyIDOf(tokens[1])) {
 		return policy.Decision{},
-			refusal.New("key_purpose", "the policy engine and the authorization service have the same issuer or the same key")
+			refusal.New("key_purpose", "the policy engine and the authorization service have the same "+
+				"issuer or the same key")
 	}
 	failpoint.Reach("granted")
 	return policy.Decision{PolicyDecision: tokens[0], Grant: tokens[1]}, nil

@@ -164,7 +164,8 @@ func compileCondition(env *cel.Env, condition string) (cel.Program, error) {
 		var found []string
 		for _, e := range issues.Errors() {
 			found = append(found,
-				fmt.Sprintf("at line %d column %d of the condition: %s", e.Location.Line(), e.Location.Column()+1, e.Message))
+				fmt.Sprintf("at line %d column %d of the condition: %s", e.Location.Line(), e.Location.Column()+1,
+					e.Message))
 		}
 		return nil, errors.New("does not compile, " + strings.Join(found, "; "))
 	}
@@ -210,7 +211,8 @@ func (r rule) holds(f *facts) (bool, error) {
 	case err != nil && f.autonomy.missed != nil:
 		return false, f.autonomy.missed
 	case err != nil:
-		return false, refusal.New("policy_error", "the rule %s cannot be evaluated, so the call is denied: %v", r.name, err)
+		return false, refusal.New("policy_error", "the rule %s cannot be evaluated, so the call is denied: %v", r.name,
+			err)
 	}
 	return v == types.True, nil
 }

@@ -50,7 +50,8 @@ func (c comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		return right
 	}
 	if !c.comparable(left, right) {
-		return types.NewErr("a value of type %s is %s one of type %s", left.Type().TypeName(), c.how, right.Type().TypeName())
+		return types.NewErr("a value of type %s is %s one of type %s", left.Type().TypeName(), c.how,
+			right.Type().TypeName())
 	}
 	result := c.compare(left, right)
 	if costs := frame.CostTracker(); costs != nil {

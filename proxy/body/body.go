@@ -26,9 +26,9 @@ const (
 	defaultMemory = 64 << 20
 	// maxAnnounced bounds the memory reserved for an announced body.
 	maxAnnounced = 64 << 10
-	// small texts, up to this many bytes, are read without a turn. A byte of a URL, or of a message with many parts, can
-	// take a microsecond: calls without turns would keep the processors from other sessions, and from the observer of
-	// runs.
+	// small texts, up to this many bytes, are read without a turn. A byte of a URL, or of a message with many parts,
+	// can take a microsecond: calls without turns would keep the processors from other sessions, and from the observer
+	// of runs.
 	small = 4 << 10
 	// maxAnswers bounds the answers held for reading, in bytes. Others go on unread.
 	maxAnswers = 64 << 20
@@ -69,8 +69,8 @@ type Share struct {
 func (s *Share) Take(n int) error {
 	if !s.of.Take(s.session, int64(n), s.of.limit) {
 		return refusal.New("overloaded",
-			"the session's posts have used up its share of the %d bytes of %s for all sessions; nothing was sent", s.of.limit,
-			s.of.kind)
+			"the session's posts have used up its share of the %d bytes of %s for all sessions; nothing was sent",
+			s.of.limit, s.of.kind)
 	}
 	s.taken += int64(n)
 	return nil
@@ -145,7 +145,8 @@ func (c *Body) Close() {
 // Read reads the body of a session's request, at most limit bytes, as JSON or raw.
 func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, limit int64, isJSON bool) (*Body, error) {
 	if len(r.Trailer) > 0 {
-		return nil, refusal.New("request_malformed", "the request announces trailers, which the content hash would not cover")
+		return nil, refusal.New("request_malformed",
+			"the request announces trailers, which the content hash would not cover")
 	}
 	if isJSON {
 		if err := wire.CheckJSON(r.Header); err != nil {
@@ -168,7 +169,8 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 	}
 	if len(r.Trailer) > 0 { // unannounced trailers appear after the body
 		c.Close()
-		return nil, refusal.New("request_malformed", "the request carries trailers, which the content hash would not cover")
+		return nil, refusal.New("request_malformed",
+			"the request carries trailers, which the content hash would not cover")
 	}
 	return c, nil
 }

@@ -43,7 +43,8 @@ func AWS(o AWSOptions) (Form, error) {
 		isS3: o.Service == "s3" || strings.HasPrefix(o.Service, "s3-") || strings.HasPrefix(o.Service, "s3express")}
 	for _, name := range append([]string{o.Service}, o.Regions...) {
 		if name != "*" && (name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*") != "") {
-			return nil, fmt.Errorf("%q is no service or region such as s3 or eu-central-1: lower case, digits and hyphens", name)
+			return nil, fmt.Errorf("%q is no service or region such as s3 or eu-central-1: lower "+
+				"case, digits and hyphens", name)
 		}
 	}
 	if len(o.Regions) == 0 || o.Service == "*" || o.Now == nil {
@@ -77,8 +78,9 @@ func (aws) IsSigned(name string) bool {
 // check refuses a body that the agent's SDK has cut into signed chunks: it cannot be signed again.
 func (aws) check(h http.Header) error {
 	if strings.Contains(strings.ToLower(strings.Join(h["Content-Encoding"], ",")), "aws-chunked") {
-		return refusal.New("request_malformed", "the body is in chunks (Content-Encoding: aws-chunked), which cannot be "+
-			"signed again: set AWS_REQUEST_CHECKSUM_CALCULATION=when_required for the agent")
+		return refusal.New("request_malformed",
+			"the body is in chunks (Content-Encoding: aws-chunked), which cannot be "+
+				"signed again: set AWS_REQUEST_CHECKSUM_CALCULATION=when_required for the agent")
 	}
 	return nil
 }
@@ -114,11 +116,13 @@ func (a aws) Apply(r *http.Request, v Value, body []byte) error {
 	var err error
 	if a.asymmetric {
 		// A signer keeps the key that it derived by the access key's id alone, so each call has its own.
-		err = sigv4a.New(options).SignRequest(&sigv4a.SignRequestInput{Request: &out, PayloadHash: sum[:], Credentials: key,
-			Service: a.Service, RegionSet: a.Regions, Time: a.Now()})
+		err = sigv4a.New(options).SignRequest(&sigv4a.SignRequestInput{Request: &out, PayloadHash: sum[:],
+			Credentials: key,
+			Service:     a.Service, RegionSet: a.Regions, Time: a.Now()})
 	} else {
-		err = sigv4.New(options).SignRequest(&sigv4.SignRequestInput{Request: &out, PayloadHash: sum[:], Credentials: key,
-			Service: a.Service, Region: a.Regions[0], Time: a.Now()})
+		err = sigv4.New(options).SignRequest(&sigv4.SignRequestInput{Request: &out, PayloadHash: sum[:],
+			Credentials: key,
+			Service:     a.Service, Region: a.Regions[0], Time: a.Now()})
 	}
 	r.Header.Del("Host") // the signer's; net/http takes it from r.Host
 	if err != nil {
@@ -161,8 +165,8 @@ func ParseAWSFile(text string) (v Value, err error) {
 		}
 	}
 	if profiles != 1 || v.ID == "" || v.Secret == "" {
-		return Value{}, errors.New("no shared credentials file with exactly one profile, which has aws_access_key_id and " +
-			"aws_secret_access_key")
+		return Value{}, errors.New("no shared credentials file with exactly one profile, which has " +
+			"aws_access_key_id and aws_secret_access_key")
 	}
 	return v, nil
 }

@@ -22,7 +22,8 @@ func Cookie(name string) (Form, error) {
 }
 
 func (cookie) Find(v Value) (*echo.Secret, error) {
-	bad := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`",;\`, r) } // RFC 6265 section 4.1.1
+	// RFC 6265 section 4.1.1
+	bad := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`",;\`, r) }
 	if strings.ContainsFunc(v.Secret, bad) {
 		return nil, errors.New("it has a character that no cookie can carry, such as a space or a semicolon")
 	}

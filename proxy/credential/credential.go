@@ -54,8 +54,8 @@ type Source interface {
 type Form interface {
 	// Find returns the search for what no answer may repeat. It refuses a value that the form cannot carry.
 	Find(v Value) (*echo.Secret, error)
-	// Bound returns the text that the request proof names by its hash. It lets no reader confirm a guessed secret, except
-	// in a header, whose value the API must be able to compare.
+	// Bound returns the text that the request proof names by its hash. It lets no reader confirm a guessed secret,
+	// except in a header, whose value the API must be able to compare.
 	Bound(v Value) string
 	// Takes reports whether the form replaces this header of the agent. name is canonical.
 	Takes(name string) bool

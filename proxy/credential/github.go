@@ -19,8 +19,8 @@ type GitHubAppOptions struct {
 	// KeyFile holds the App's private key in PEM. Sign, if set, signs with a key that is elsewhere.
 	KeyFile string
 	Sign    Signer
-	// Repositories are the names of the token's only repositories. Permissions are its only permissions; if empty, it has
-	// all of the installation's.
+	// Repositories are the names of the token's only repositories. Permissions are its only permissions; if empty, it
+	// has all of the installation's.
 	Repositories []string
 	Permissions  map[string]string
 	// APIURL is the base URL of the REST API.

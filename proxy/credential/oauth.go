@@ -181,8 +181,9 @@ func (o oauth) kept() (kept, error) {
 	}
 	switch {
 	case err != nil || stored.Token == "":
-		return kept{}, custody.Unavailable(err, "the stored refresh token in %s cannot be read: put a new one into %s, and "+
-			"remove that file", o.Kept, o.RefreshFile)
+		return kept{}, custody.Unavailable(err,
+			"the stored refresh token in %s cannot be read: put a new one into %s, and "+
+				"remove that file", o.Kept, o.RefreshFile)
 	case stored.First == k.First:
 		return stored, nil
 	}
@@ -275,8 +276,8 @@ func (t *tokenTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 // errorCode is the form of an error code (RFC 6749 section 5.2).
 var errorCode = pattern.New(`^[a-z_]{1,60}$`)
 
-// TokenRefused says how a token endpoint has refused a request. It leaves out the endpoint's own words, which can repeat
-// a secret.
+// TokenRefused says how a token endpoint has refused a request. It leaves out the endpoint's own words, which can
+// repeat a secret.
 func TokenRefused(r *oauth2.RetrieveError) string {
 	said := fmt.Sprintf("refused with %d", r.Response.StatusCode)
 	if errorCode.MatchString(r.ErrorCode) {

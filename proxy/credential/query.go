@@ -14,9 +14,10 @@ type query string
 
 // Query is the form of a secret in a query parameter. The binding's resource and the record never hold it.
 func Query(name string) (Form, error) {
-	if name == "" || url.QueryEscape(name) != name || wire.QueryOverride(http.MethodGet, name+"="+http.MethodPost) != "" {
-		return nil, fmt.Errorf("%q cannot carry a credential: use letters, digits and -._~, and no name that some servers "+
-			"take the method from", name)
+	if name == "" || url.QueryEscape(name) != name ||
+		wire.QueryOverride(http.MethodGet, name+"="+http.MethodPost) != "" {
+		return nil, fmt.Errorf("%q cannot carry a credential: use letters, digits and -._~, and no "+
+			"name that some servers take the method from", name)
 	}
 	return query(name), nil
 }

@@ -48,7 +48,8 @@ func (r *renewed) Current(ctx context.Context) (Value, error) {
 		if v, ok, err := r.held(); ok { // another call has renewed it
 			return v, err
 		}
-		// Not the call's context: its rule's way to the host, and its session's share of connections, are not for others.
+		// Not the call's context: its rule's way to the host, and its session's share of connections, are not for
+		// others.
 		ctx, cancel := context.WithTimeout(context.Background(), fetchTimeout)
 		defer cancel()
 		v, err := r.fetch(ctx)

@@ -107,7 +107,8 @@ func split(prefix, secret string, half Half) ([]string, error) {
 	pair, err := base64.StdEncoding.DecodeString(token)
 	if basic := strings.EqualFold(scheme, "Basic") && err == nil; !basic {
 		if half != Auto {
-			return nil, fmt.Errorf("the secret is not a Basic credential (user:password in base64), so it has no half %q", half)
+			return nil, fmt.Errorf("the secret is not a Basic credential (user:password in base64), "+
+				"so it has no half %q", half)
 		}
 		return []string{token}, nil
 	}
@@ -143,8 +144,8 @@ func halves(token, user, password string, half Half) ([]string, error) {
 	for _, part := range out {
 		if len(part) < MinLength {
 			return nil, fmt.Errorf(
-				"a secret half of the credential has fewer than %d bytes, too few to tell it from other text in an answer",
-				MinLength)
+				"a secret half of the credential has fewer than %d bytes, too few to tell it from "+
+					"other text in an answer", MinLength)
 		}
 	}
 	return out, nil

@@ -20,7 +20,8 @@ func Digested(resp *http.Response, sum [sha256.Size]byte) error {
 	d := &digested{Closer: resp.Body, from: resp.Body, want: sum, hash: sha256.New()}
 	resp.Body = d
 	d.read(maxJudged)
-	if d.end == nil || d.end == io.EOF { //nolint:errorlint // as it is, and not wrapped, it says that the body is signed
+	//nolint:errorlint // as it is, and not wrapped, it says that the body is signed
+	if d.end == nil || d.end == io.EOF {
 		return nil
 	}
 	return upstream.Classify(d.end)

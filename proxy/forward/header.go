@@ -62,7 +62,8 @@ func CheckHeader(r *http.Request) error {
 	for name := range h {
 		dashed := wire.CGIName(name)
 		if what := overridden(dashed); what != "" {
-			return refusal.New("override_refused", "some servers take the call's %[2]s from the header %[1]s", name, what)
+			return refusal.New("override_refused", "some servers take the call's %[2]s from the header %[1]s", name,
+				what)
 		}
 		if dashed != name && (HasMeaning(dashed) || dashed == digestHeader || slices.Contains(wire.HopByHop, dashed)) {
 			return refusal.New("override_refused", "some servers take the header %s for %s", name, dashed)
@@ -80,8 +81,8 @@ func CheckHeader(r *http.Request) error {
 // usualHeaders describe the client, what it can read, or the hashed body. Headers that are replaced or dropped are
 // usual too.
 var usualHeaders = slices.Concat([]string{
-	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Content-Length", "Content-Type", "Date", "Expect",
-	"Idempotency-Key",
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Content-Length", "Content-Type", "Date",
+	"Expect", "Idempotency-Key",
 	"Traceparent", "Tracestate", "User-Agent",
 	"Sec-Fetch-Dest", "Sec-Fetch-Mode", "Sec-Fetch-Site", // of Fetch clients, such as Node's
 }, wire.HopByHop, agentCredentials, protocolHeaders)

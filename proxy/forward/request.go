@@ -81,8 +81,8 @@ func announced(trailer http.Header) http.Header {
 // could not, such as an answer's cookie.
 func mayTrail(name string) bool {
 	dashed := wire.CGIName(name)
-	return httpguts.ValidTrailerHeader(name) && !HasMeaning(dashed) && overridden(dashed) == "" && name != "Set-Cookie" &&
-		name != PostHeader
+	return httpguts.ValidTrailerHeader(name) && !HasMeaning(dashed) && overridden(dashed) == "" &&
+		name != "Set-Cookie" && name != PostHeader
 }
 
 // trailedBody copies the announced trailers at the end of the body, where net/http reads them.

@@ -39,7 +39,8 @@ func Gunzip(packed []byte, most int, take func(n int) bool) (out []byte, err err
 		out = out[:len(out)+n]
 	}
 	// Of several texts in a row, some clients read only the first.
-	if err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) || from.Len() > 0 { //nolint:errorlint // io.Reader's contract
+	//nolint:errorlint // io.Reader's contract
+	if err != io.EOF && !errors.Is(err, io.ErrUnexpectedEOF) || from.Len() > 0 {
 		return nil, ErrEncoding
 	}
 	return out, nil

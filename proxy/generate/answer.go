@@ -60,8 +60,8 @@ type Receipt struct {
 // finishReasons translates the providers' finish reasons. Others pass unchanged.
 var finishReasons = map[string]string{
 	"stop": "stop", "completed": "stop", "end_turn": "stop", "stop_sequence": "stop",
-	"length": "length", "max_output_tokens": "length", "max_tokens": "length", "model_context_window_exceeded": "length",
-	"content_filter": "filtered", "refusal": "refused",
+	"length": "length", "max_output_tokens": "length", "max_tokens": "length",
+	"model_context_window_exceeded": "length", "content_filter": "filtered", "refusal": "refused",
 }
 
 // Answer replaces resp, the model's answer to asked, with the answer to the agent. It fails if there is nothing to pass

@@ -69,8 +69,8 @@ func (all *Models) Add(r Rule, observe *inference.Rule, m match.Match) error {
 		return errors.New("the rule needs observe, which says the shape of the API")
 	}
 	if !slices.Contains(Dialects[:], observe.Dialect) {
-		return fmt.Errorf("prompts are not translated for %s, only for openai-chat, openai-responses and anthropic-messages",
-			observe.Dialect)
+		return fmt.Errorf("prompts are not translated for %s, only for openai-chat, openai-responses "+
+			"and anthropic-messages", observe.Dialect)
 	}
 	if strings.Contains(m.Path, "{") {
 		return errors.New("the rule's URL has a {name}, so the path of a request is not known")
@@ -84,7 +84,8 @@ func (all *Models) Add(r Rule, observe *inference.Rule, m match.Match) error {
 			return fmt.Errorf("another rule offers the model %q", name)
 		}
 		*all = append(*all,
-			Model{name, observe.Dialect, r.MaxTokens, upstream.Target{Scheme: m.Scheme, Host: m.Host, Port: m.Port}, path})
+			Model{name, observe.Dialect, r.MaxTokens, upstream.Target{Scheme: m.Scheme, Host: m.Host, Port: m.Port},
+				path})
 	}
 	return nil
 }

@@ -65,7 +65,8 @@ func readDocument(text string) ([]Operation, error) {
 func notParsed(err error) error {
 	var at *gqlerror.Error
 	if errors.As(err, &at) && len(at.Locations) > 0 {
-		return malformed("the document is not GraphQL at line %d, column %d", at.Locations[0].Line, at.Locations[0].Column)
+		return malformed("the document is not GraphQL at line %d, column %d", at.Locations[0].Line,
+			at.Locations[0].Column)
 	}
 	return refusal.New("content_too_large", "the document has more than %d tokens", maxTokens)
 }
@@ -86,7 +87,8 @@ func checkText(text string) error {
 		switch {
 		case r == '\r' && strings.HasPrefix(text[i:], "\r\n"), r == '\n', r == '\t':
 		case r < ' ', r >= 0x7f && r <= 0x9f, r == 0x2028, r == 0x2029, r == 0xfeff:
-			return ambiguous("has the character %U, which some parsers take for the end of a line: send it in a variable", r)
+			return ambiguous("has the character %U, which some parsers take for the end of a line: "+
+				"send it in a variable", r)
 		}
 	}
 	return nil
@@ -107,7 +109,8 @@ func (d *document) fields(top ast.SelectionSet) ([]string, error) {
 	spread := make(map[string]bool) // fragments already queued: cycles end, and shared fragments are read once
 	for queue := []ast.SelectionSet{top}; len(queue) > 0; queue = queue[1:] {
 		if d.selected += len(queue[0]); d.selected > maxSelected {
-			return nil, refusal.New("content_too_large", "the operations select more than %d fields and fragments", maxSelected)
+			return nil, refusal.New("content_too_large", "the operations select more than %d fields and fragments",
+				maxSelected)
 		}
 		for _, s := range queue[0] {
 			switch s := s.(type) {
@@ -133,7 +136,8 @@ func (d *document) fields(top ast.SelectionSet) ([]string, error) {
 		}
 	}
 	if len(fields) > maxFields {
-		return nil, refusal.New("content_too_large", "an operation has more than %d different fields at its top", maxFields)
+		return nil, refusal.New("content_too_large", "an operation has more than %d different fields at its top",
+			maxFields)
 	}
 	if len(fields) == 0 {
 		return nil, malformed("an operation selects no field")

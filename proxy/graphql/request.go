@@ -50,8 +50,8 @@ func ReadPost(header http.Header, url *url.URL, body []byte) ([]Operation, error
 			"a GraphQL request is sent as application/json; application/graphql, forms and uploads are not accepted")
 	}
 	if jsonread.Exceeds(body) {
-		return nil, refusal.New("content_too_large", "the body has more than %d names and values, or is nested too deeply",
-			jsonread.MaxItems)
+		return nil, refusal.New("content_too_large",
+			"the body has more than %d names and values, or is nested too deeply", jsonread.MaxItems)
 	}
 	o, err := jsonread.Lenient(body, 2) // the names of variables may differ in case alone
 	if errors.Is(err, jsonread.ErrList) {
@@ -113,7 +113,8 @@ func parseQuery(query string) (map[string]string, error) {
 func (p *parameters) operations() ([]Operation, error) {
 	for _, m := range p.extensions {
 		if strings.EqualFold(m.Name, "persistedQuery") { // even beside a document: the server may use the hash
-			return nil, refusal.New("graphql_refused", "the request names a persisted query, whose content cannot be seen")
+			return nil, refusal.New("graphql_refused",
+				"the request names a persisted query, whose content cannot be seen")
 		}
 	}
 	if p.query == "" {

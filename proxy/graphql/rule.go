@@ -39,8 +39,8 @@ func (r *Rule) Check(posts bool) error {
 	case posts && len(r.Fields) == 0:
 		return fmt.Errorf("an action must name its fields")
 	case r.Fields != nil && len(r.Fields) == 0 || len(r.Fields) > maxNamed:
-		return fmt.Errorf("it names %d fields; up to %d can be named, and no list at all names every field", len(r.Fields),
-			maxNamed)
+		return fmt.Errorf("it names %d fields; up to %d can be named, and no list at all names every field",
+			len(r.Fields), maxNamed)
 	}
 	for i, f := range r.Fields {
 		if !fieldName.MatchString(f) {
@@ -61,7 +61,8 @@ func CheckRules(rules []*Rule) (int, error) {
 				continue
 			}
 			if r.Fields == nil || other.Fields == nil {
-				return i, fmt.Errorf("two rules of one GraphQL endpoint name a %s, and one of them names every field", r.Type)
+				return i, fmt.Errorf("two rules of one GraphQL endpoint name a %s, and one of them names every field",
+					r.Type)
 			}
 			for _, f := range r.Fields {
 				if slices.Contains(other.Fields, f) {
@@ -103,7 +104,8 @@ func unmatched(operations []Operation, rules []*Rule) error {
 			}
 		}
 	}
-	return refusal.New("action_unmatched", "no single rule names all operations of the document: %.200s", Does(operations))
+	return refusal.New("action_unmatched", "no single rule names all operations of the document: %.200s",
+		Does(operations))
 }
 
 // Fields returns the top-level fields of all operations, sorted and unique.

@@ -34,8 +34,8 @@ type Rule struct {
 	// Hosted lists what the provider may do by itself, besides answering: types of tools that it runs, members of the
 	// request, or [RemoteContent]. Everything else is refused.
 	Hosted []string
-	// AllowUnknown lets members of the request pass that [members.Known] does not have. Tools and content of unknown types
-	// are refused all the same.
+	// AllowUnknown lets members of the request pass that [members.Known] does not have. Tools and content of unknown
+	// types are refused all the same.
 	AllowUnknown bool
 }
 
@@ -58,7 +58,8 @@ func (r Rule) Check() error {
 		switch {
 		case !hostedName.MatchString(name):
 			return fmt.Errorf(
-				"%q is neither the type of a tool nor the name of a member: letters, digits, _, . and -, 64 at most", name)
+				"%q is neither the type of a tool nor the name of a member: letters, digits, _, . and -, 64 at most",
+				name)
 		case slices.Contains(r.Hosted[:i], name):
 			return fmt.Errorf("%q is listed twice", name)
 		case known.Tools[name] == members.Content:

@@ -65,8 +65,8 @@ func Read(rule Rule, c Call) (*Request, error) {
 	switch {
 	case errors.Is(err, jsonread.ErrAmbiguous):
 		return nil, refusal.New("message_ambiguous",
-			"two parsers could read the request to the model differently: it has two members whose names are equal or differ "+
-				"only in case")
+			"two parsers could read the request to the model differently: it has two members whose names "+
+				"are equal or differ only in case")
 	case err != nil:
 		return nil, malformed("it is not one JSON object in UTF-8, of at most %d levels and %d names and values",
 			jsonread.MaxDepth, jsonread.MaxItems)

@@ -95,7 +95,8 @@ func CreateCA(dir string, o CAOptions) (*CA, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("intercept: CA directory: %w", err)
 	}
-	err = writeNew(filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600)
+	err = writeNew(filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+		0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +130,8 @@ func LoadCA(dir string, now time.Time) (*CA, error) {
 		return nil, fmt.Errorf("intercept: CA key: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("intercept: CA key %s has mode %#o: others may read it; make a new CA and keep it at 0600",
-			keyPath, info.Mode().Perm())
+		return nil, fmt.Errorf("intercept: CA key %s has mode %#o: others may read it; make a new CA "+
+			"and keep it at 0600", keyPath, info.Mode().Perm())
 	}
 	keyDER, err := readPEM(keyPath, "PRIVATE KEY")
 	if err != nil {

@@ -299,8 +299,8 @@ func handshakeRefusal(err error, target upstream.Target) error {
 		return refused
 	case errors.Is(err, context.Canceled): // by our own Close
 		return refusal.New("overloaded",
-			"the connection to %s was closed before its TLS handshake, because its session ended or opened too many connections",
-			target.Host)
+			"the connection to %s was closed before its TLS handshake, because its session ended or opened "+
+				"too many connections", target.Host)
 	case errors.Is(err, context.DeadlineExceeded):
 		return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s took too long", target.Host)
 	}

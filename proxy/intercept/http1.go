@@ -244,8 +244,8 @@ func (r *http1Reader) header(line string) error {
 		}
 	case "Expect":
 		if !strings.EqualFold(value, "100-continue") {
-			return refusal.New("request_malformed", "the request has the Expect header %.40q; only 100-continue is supported",
-				value)
+			return refusal.New("request_malformed",
+				"the request has the Expect header %.40q; only 100-continue is supported", value)
 		}
 	}
 	return nil

@@ -21,7 +21,8 @@ func requestLine(line string) (head, error) {
 	h := head{http10: version == "HTTP/1.0", connect: method == http.MethodConnect}
 	if !wire.IsMethod(method) || !validTarget(target, h.connect) || version != "HTTP/1.1" && version != "HTTP/1.0" {
 		return head{}, refusal.New("request_malformed",
-			"the request line is not HTTP/1.1: it needs a method in capitals, a URL in ASCII without fragment, and HTTP/1.1")
+			"the request line is not HTTP/1.1: it needs a method in capitals, a URL in ASCII without "+
+				"fragment, and HTTP/1.1")
 	}
 	return h, nil
 }

@@ -85,7 +85,8 @@ func stripProxyHeaders(h http.Header) {
 // too: some clients send it in place of a CONNECT. Every refusal is request_malformed.
 func parseRequest(r *http.Request) (upstream.Target, error) {
 	if r.URL == nil || r.URL.Opaque != "" || r.URL.User != nil || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
-		return upstream.Target{}, refusal.New("request_malformed", "the request target is not a plain http or https URL")
+		return upstream.Target{}, refusal.New("request_malformed",
+			"the request target is not a plain http or https URL")
 	}
 	return upstream.ParseOrigin(r.URL.Scheme, r.URL.Host)
 }
@@ -123,8 +124,8 @@ func agree(r *http.Request, pinned upstream.Target) error {
 	// net/http keeps a Host header beside :authority: a second name that a server might read.
 	for _, name := range append([]string{r.Host}, r.Header["Host"]...) {
 		if t, err := upstream.ParseOrigin(pinned.Scheme, name); err != nil || t != pinned {
-			return refusal.New("target_mismatch", "the request's Host or :authority does not name the tunnel's origin, %s",
-				pinned)
+			return refusal.New("target_mismatch",
+				"the request's Host or :authority does not name the tunnel's origin, %s", pinned)
 		}
 	}
 	return nil

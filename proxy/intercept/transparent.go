@@ -62,7 +62,8 @@ func (p *Proxy) redirected(c *conn, original netip.AddrPort) {
 	route := Route{Original: original, Session: c.session}
 	defer func() {
 		if v := recover(); v != nil {
-			p.o.Log.Error("panic in a redirected connection", zap.Any("panic", v), zap.ByteString("stack", debug.Stack()))
+			p.o.Log.Error("panic in a redirected connection", zap.Any("panic", v),
+				zap.ByteString("stack", debug.Stack()))
 			_ = c.socket.Close()
 			p.o.Refused(WithRoute(context.Background(), route), c.route.Target, errors.New("intercept: panic"))
 		}
@@ -199,8 +200,8 @@ func (c *conn) query() error {
 	}
 	name, of := resolver.Asked(query[2:])
 	return refusal.New("upstream_unresolvable",
-		"the DNS query for %.260q, type %s, has no answer: only queries for host names are answered, and only over UDP", name,
-		of)
+		"the DNS query for %.260q, type %s, has no answer: only queries for host names are answered, and only over UDP",
+		name, of)
 }
 
 // maxQuery is longer than any query with a name (RFC 1035 section 4.2).

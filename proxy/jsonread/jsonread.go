@@ -111,8 +111,8 @@ func read(text []byte, strict bool, keep int) (Object, error) {
 		most = MaxDepth
 	}
 	if exceeds(text, most) {
-		return nil, fmt.Errorf("%w: it has more than %d names and values or %d levels, or a number of more than %d digits",
-			ErrMalformed, MaxItems, most, maxDigits)
+		return nil, fmt.Errorf("%w: it has more than %d names and values or %d levels, or a number of "+
+			"more than %d digits", ErrMalformed, MaxItems, most, maxDigits)
 	}
 	r := reader{text: text, dec: decoders.Get().(*jsontext.Decoder), strict: strict}
 	defer decoders.Put(r.dec)
@@ -185,8 +185,8 @@ func (r *reader) object(keep int) (out Object, err error) {
 		name := token.String()
 		if r.strict {
 			if strings.Contains(name, "\x00") || name == "__proto__" {
-				return nil, fmt.Errorf("%w: a member's name is __proto__, which gives some readers more members, or holds the "+
-					"character NUL, where some parsers end it", ErrAmbiguous)
+				return nil, fmt.Errorf("%w: a member's name is __proto__, which gives some readers more "+
+					"members, or holds the character NUL, where some parsers end it", ErrAmbiguous)
 			}
 			folded := Fold(name)
 			if names[folded] {

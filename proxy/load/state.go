@@ -78,7 +78,8 @@ type Slot struct {
 func (s *State) Enter(session string) (Slot, error) {
 	if !s.calls.Take(session, 1, int64(s.Calls)) {
 		return Slot{}, refusal.New("overloaded",
-			"the session has used up its share of the %d calls that may be in flight at once; nothing was sent", s.Calls)
+			"the session has used up its share of the %d calls that may be in flight at once; nothing was sent",
+			s.Calls)
 	}
 	return Slot{of: s, party: session}, nil
 }
@@ -90,7 +91,8 @@ func (s *Slot) Taken() bool { return s.of != nil }
 func (s *Slot) Socket() error {
 	if s.socket = s.of.sockets.Take(s.party, 1, int64(s.of.WebSockets)); !s.socket {
 		return refusal.New("overloaded",
-			"the session has used up its share of the %d WebSockets that may be open at once; nothing was sent", s.of.WebSockets)
+			"the session has used up its share of the %d WebSockets that may be open at once; nothing was sent",
+			s.of.WebSockets)
 	}
 	return nil
 }
@@ -130,5 +132,6 @@ func take(bucket *rate.Limiter, now time.Time, who string) error {
 }
 
 func limited(seconds float64, format string, args ...any) error {
-	return refusal.Later{Refusal: refusal.New("rate_limited", format, args...), Seconds: max(1, int(math.Ceil(seconds)))}
+	return refusal.Later{Refusal: refusal.New("rate_limited", format, args...),
+		Seconds: max(1, int(math.Ceil(seconds)))}
 }

@@ -52,12 +52,14 @@ func (m Match) slashed() Match {
 }
 
 func exceeds(method string, t upstream.Target, path string) error {
-	return refusal.New("ceiling_exceeded", "%.32s %s%.1024s is outside of the manifest's egressCeiling", method, t, path)
+	return refusal.New("ceiling_exceeded", "%.32s %s%.1024s is outside of the manifest's egressCeiling", method, t,
+		path)
 }
 
 func (c Ceiling) covers(m Match, method string) bool {
 	return slices.ContainsFunc(c, func(p Match) bool {
-		return p.Scheme == m.Scheme && p.Port == m.Port && (len(p.Methods) == 0 || slices.Contains(p.Methods, method)) &&
+		return p.Scheme == m.Scheme && p.Port == m.Port &&
+			(len(p.Methods) == 0 || slices.Contains(p.Methods, method)) &&
 			CoversHost(p.Host, m.Host) && contains(strings.Split(p.Path, "/"), strings.Split(m.Path, "/"))
 	})
 }

@@ -158,8 +158,8 @@ func (r *Rule) checkWebSocket(rules []*Rule) error {
 		domain, wild := strings.CutPrefix(a.Host, "*")
 		if other.Kind != "" && a.Port == b.Port && (a.Host == b.Host || wild && strings.HasSuffix(b.Host, domain)) &&
 			overlap(b.Path, a.Path) {
-			return fmt.Errorf("it allows WebSockets at the URL of the %s %s, which is about messages: name its paths one by one",
-				other.kind(), other.Name)
+			return fmt.Errorf("it allows WebSockets at the URL of the %s %s, which is about messages: name "+
+				"its paths one by one", other.kind(), other.Name)
 		}
 	}
 	return nil
@@ -216,21 +216,22 @@ func (ms *methods) add(method string, rule *Rule, to *Endpoint) error {
 	path := rule.Match.Path
 	if method == http.MethodTrace || method == http.MethodConnect {
 		return fmt.Errorf(
-			"%s is for no rule: CONNECT is not forwarded, and the answer to TRACE shows the injected credential", method)
+			"%s is for no rule: CONNECT is not forwarded, and the answer to TRACE shows the injected credential",
+			method)
 	}
 	for _, g := range ms.guarded[method] {
 		if g.to != to && !rule.Post && overlap(g.rule.Match.Path, path) {
 			// Otherwise another spelling of the guarded path would pass as a plain write.
-			return fmt.Errorf("%s %s also matches spellings of an %s's path %s: name its paths one by one", method, path,
-				g.rule.kind(), g.rule.Match.Path)
+			return fmt.Errorf("%s %s also matches spellings of an %s's path %s: name its paths one by one", method,
+				path, g.rule.kind(), g.rule.Match.Path)
 		}
 	}
 	if rule.Kind == "" && !rule.Post && !IsRead(method) {
 		for _, other := range ms.about { // some servers read messages sent by other methods
 			if overlap(other.Match.Path, path) {
 				return fmt.Errorf(
-					"%s %s also matches spellings of an %s's path %s, which is about messages: name its paths one by one", method,
-					path, other.kind(), other.Match.Path)
+					"%s %s also matches spellings of an %s's path %s, which is about messages: name "+
+						"its paths one by one", method, path, other.kind(), other.Match.Path)
 			}
 		}
 	}

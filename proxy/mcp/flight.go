@@ -37,8 +37,8 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	if peer.Session != "" && slices.ContainsFunc(m.flights, func(o *Flight) bool {
 		return !o.lost && !o.settled && o.peer.Session == peer.Session && o.id == r.ID
 	}) {
-		return nil, refusal.New("message_ambiguous", "another request of this session has the id %s and is not answered yet",
-			r.ID)
+		return nil, refusal.New("message_ambiguous",
+			"another request of this session has the id %s and is not answered yet", r.ID)
 	}
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { // the client waits for the new one
 		return o.lost && !o.list && o.peer.same(peer) && o.id == r.ID

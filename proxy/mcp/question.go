@@ -154,8 +154,8 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 // 2025-11-25). The client then repeats the request.
 const byURL = -32042
 
-// sendsHuman notes such an error as a question, answered by repeating the request. Even under another id, some clients take
-// it for the error of the request whose answer it is in, and on a resumed stream for that of any broken one.
+// sendsHuman notes such an error as a question, answered by repeating the request. Even under another id, some clients
+// take it for the error of the request whose answer it is in, and on a resumed stream for that of any broken one.
 func (a *Answer) sendsHuman(o object) {
 	said := o.Get("error").Members.Get("code")
 	text, isText := said.Text() // some clients take a text for the number

@@ -53,14 +53,16 @@ func (r *Rule) methods() []string {
 func IsUsual(method string) bool { return slices.Contains(usualMethods, method) }
 
 func isToolName(name string) bool {
-	return name != "" && len(name) <= 128 && strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
+	return name != "" && len(name) <= 128 &&
+		strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
 // Check refuses a malformed rule.
 func (r *Rule) Check() error {
 	for _, tool := range r.Tools {
 		if !isToolName(tool) || tool == "*" {
-			return fmt.Errorf("%q is not the name of a tool: 1 to 128 visible ASCII characters, without wildcards", tool)
+			return fmt.Errorf("%q is not the name of a tool: 1 to 128 visible ASCII characters, without wildcards",
+				tool)
 		}
 	}
 	for tool, hash := range r.Pin {
@@ -98,7 +100,8 @@ func CheckRules(rules []*Rule) (i int, err error) {
 		for _, method := range r.methods() {
 			if _, taken := named["method "+method]; taken {
 				return i, fmt.Errorf(
-					"two rules of one MCP server name the method %q; a rule that leaves out methods names the usual ones", method)
+					"two rules of one MCP server name the method %q; a rule that leaves out methods "+
+						"names the usual ones", method)
 			}
 			named["method "+method] = method
 		}
@@ -147,7 +150,8 @@ func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Mem
 		return Verdict{},
 			refusal.New("mcp_transport_unsupported",
 				"a post must accept both forms of answer: send the header Accept: application/json, "+
-					"text/event-stream. Clients that use the transport of revision %s cannot: they get answers on another connection",
+					"text/event-stream. Clients that use the transport of revision %s cannot: they get answers "+
+					"on another connection",
 				oldTransport)
 	}
 	v := Verdict{Rule: i}

@@ -47,8 +47,8 @@ type Event struct {
 
 // offered lists the pages. Those after the CA are the node's: see proxy/node/read.go.
 const offered = "GET /v1/event, /v1/event/next?wait=30s, /v1/refusals, /v1/rules, /v1/ca.pem, " +
-	"/v1/score/{receipt_hash}, /v1/reputation/{agent_id}, /v1/signals/{id}, /v1/disputes/{id} and /v1/schemas/{name}, " +
-	"and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit"
+	"/v1/score/{receipt_hash}, /v1/reputation/{agent_id}, /v1/signals/{id}, /v1/disputes/{id} and " +
+	"/v1/schemas/{name}, and POST /v1/generate, /v1/challenge/issue and /v1/challenge/commit"
 
 // Page returns the document for a request.
 func (p Pages) Page(r *http.Request, route intercept.Route) (document any, err error) {
@@ -58,7 +58,8 @@ func (p Pages) Page(r *http.Request, route intercept.Route) (document any, err e
 		return p.nextEvent(r, route)
 	case "GET /v1/event", "GET /v1/refusals", "GET /v1/rules":
 	default:
-		return nil, refusal.New("not_found", "%s does not offer %.32s %.100q; it offers %s and, if a rule allows them, %s",
+		return nil, refusal.New("not_found",
+			"%s does not offer %.32s %.100q; it offers %s and, if a rule allows them, %s",
 			match.Own, r.Method, r.URL.Path, offered, node.Paths())
 	}
 	s, err := p.Sessions.Of(route)

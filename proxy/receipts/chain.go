@@ -161,7 +161,8 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settleEnding(ctx)
-	if cond.Wait(ctx, c.changed, func() bool { return len(c.ended) == 0 || c.failure != nil }) != nil || len(c.ended) > 0 {
+	if cond.Wait(ctx, c.changed, func() bool { return len(c.ended) == 0 || c.failure != nil }) != nil ||
+		len(c.ended) > 0 {
 		return nil, c.unsigned()
 	}
 	h := &evidence.InteractionHead{HeadHash: c.head, Number: c.number}
@@ -181,7 +182,8 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 
 // The caller holds c.mu.
 func (c *Chain) unsigned() error {
-	err := refusal.New("custody_unavailable", "%d calls of this session have ended and have no receipt yet", len(c.ended))
+	err := refusal.New("custody_unavailable", "%d calls of this session have ended and have no receipt yet",
+		len(c.ended))
 	if c.failure != nil {
 		return err.ForOperator("the last attempt to make one failed: %v", c.failure)
 	}

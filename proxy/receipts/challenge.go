@@ -40,7 +40,8 @@ func (c *Chain) Revealed(nonce, hash string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ref := c.challenge.ref; ref != nil && ref.ChallengeNonce == nonce && ref.CommitmentHash == hash {
-		c.challenge.ref = &interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash, CommitmentRevealed: true}
+		c.challenge.ref = &interaction.ChallengeRef{ChallengeNonce: nonce, CommitmentHash: hash,
+			CommitmentRevealed: true}
 	}
 }
 

@@ -43,9 +43,10 @@ func (c *Chain) commit(id, name string, value any) string {
 func (c *Chain) base(id, action, manifest string, received time.Time) interaction.Receipt {
 	return interaction.Receipt{
 		RequestID: id, ActionType: action, PolicyID: manifest,
-		OutputCleanHash: hex.EncodeToString(c.mac("clean")), OutputTransportHash: hex.EncodeToString(c.mac("transport")),
-		Timing: interaction.Timing{RequestReceived: received.UnixMilli()},
-		Owner:  c.keeper.o.Owner, Agent: c.keeper.o.Agent, RuntimeID: c.keeper.o.Runtime, EventID: c.event,
+		OutputCleanHash:     hex.EncodeToString(c.mac("clean")),
+		OutputTransportHash: hex.EncodeToString(c.mac("transport")),
+		Timing:              interaction.Timing{RequestReceived: received.UnixMilli()},
+		Owner:               c.keeper.o.Owner, Agent: c.keeper.o.Agent, RuntimeID: c.keeper.o.Runtime, EventID: c.event,
 		Outcome: interaction.OutcomeCompleted,
 		Session: c.counted(), Probabilistic: true,
 	}

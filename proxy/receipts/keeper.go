@@ -246,7 +246,8 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	claims := call.claims
 	// The current owner certified the signing key, even for calls that an earlier process left open.
 	claims.Owner = c.keeper.o.Owner
-	claims.Chain = interaction.ChainLink{PreviousReceiptHash: c.head, SessionID: c.session, SequenceNumber: c.number + 1}
+	claims.Chain = interaction.ChainLink{PreviousReceiptHash: c.head, SessionID: c.session,
+		SequenceNumber: c.number + 1}
 	if c.Enforcement != nil {
 		claims.Enforcement = c.Enforcement()
 	}
@@ -256,7 +257,8 @@ func (c *Chain) unsignedClaims(call *Call) interaction.Receipt {
 	}
 	t := &claims.Session // drafts are older, but counts must never fall
 	t.Calls, t.CallsObserved = max(t.Calls, c.totals.Calls), max(t.CallsObserved, c.totals.CallsObserved)
-	t.BytesOut, t.BytesOutObserved = max(t.BytesOut, c.totals.BytesOut), max(t.BytesOutObserved, c.totals.BytesOutObserved)
+	t.BytesOut, t.BytesOutObserved = max(t.BytesOut, c.totals.BytesOut),
+		max(t.BytesOutObserved, c.totals.BytesOutObserved)
 	// The clock may have been set back. No moment may be later than one that followed it.
 	latest := c.keeper.o.Now().UnixMilli()
 	for _, at := range []*int64{&claims.Timing.ResponseSent, &claims.Timing.LLMEnd, &claims.Timing.LLMStart,
@@ -288,7 +290,8 @@ func (k *Keeper) Head(ctx context.Context, c *Chain) (*evidence.InteractionHead,
 func (k *Keeper) settle(ctx context.Context, c *Chain) error {
 	err := k.o.Ledger.SettleReceipts(ctx, c.session)
 	if errors.Is(err, ledger.ErrForked) {
-		return refusal.New("custody_unavailable", "the receipts of this session can no longer be kept").ForOperator("%v", err)
+		return refusal.New("custody_unavailable",
+			"the receipts of this session can no longer be kept").ForOperator("%v", err)
 	}
 	return err
 }

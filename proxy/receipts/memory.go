@@ -140,8 +140,8 @@ func (m *memory) asked(c *Chain, of ModelRequest, now time.Time, call *interacti
 	if whole := len(q.Asked) == q.AskedCount; !whole {
 		m.given.lost = true
 	} else if !m.lost {
-		f.NewInputWords, f.UnmatchedResults, f.SelfReferences = interaction.Observed(words), interaction.Observed(unmatched),
-			interaction.Observed(references)
+		f.NewInputWords, f.UnmatchedResults, f.SelfReferences = interaction.Observed(words),
+			interaction.Observed(unmatched), interaction.Observed(references)
 	}
 }
 

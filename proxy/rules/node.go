@@ -16,7 +16,8 @@ func checkForNode(r Rule, m match.Match) error {
 	}
 	way, ok := node.WayAt(m.Path)
 	if !ok || m.Scheme != "http" || m.Port != 80 {
-		return fmt.Errorf("a rule for http://%s must be for %s: everything else there needs no rule", match.Own, node.Paths())
+		return fmt.Errorf("a rule for http://%s must be for %s: everything else there needs no rule", match.Own,
+			node.Paths())
 	}
 	if i := slices.IndexFunc(m.Methods, func(method string) bool { return !way.Takes(method) }); i >= 0 {
 		return fmt.Errorf("the node takes no %s at %s", m.Methods[i], way.Path)

@@ -48,7 +48,8 @@ type Action struct {
 	MCP     *mcp.Rule
 	GraphQL *graphql.Rule
 	Gate    Gate
-	// Via is the way that its calls must go, those to the API's gate included; empty for the upstream proxy's own choice.
+	// Via is the way that its calls must go, those to the API's gate included; empty for the upstream proxy's own
+	// choice.
 	Via upstream.Via
 	// TakesPart marks the gate as the API's own: the forwarded call carries the capability and the request proof.
 	TakesPart bool

@@ -26,8 +26,8 @@ import (
 // Set holds the open sessions, in memory only: after a restart every agent must be started again, which is safe. It is
 // safe for concurrent use.
 type Set struct {
-	// Enforcement says of a session what keeps its agent from going around the mediator, as [evidence.Enforcements] names
-	// it. Set it before the first session. By default nothing does.
+	// Enforcement says of a session what keeps its agent from going around the mediator, as [evidence.Enforcements]
+	// names it. Set it before the first session. By default nothing does.
 	Enforcement func(*Session) string
 	// Opened and Ended, if set before the first session, get each session when it opens and when it ends. They must not
 	// wait.

@@ -76,7 +76,8 @@ func (c *Circuit) Allow(session string) (Permit, error) {
 	if left > 0 || s.trying {
 		return Permit{}, refusal.Later{
 			Refusal: refusal.New("upstream_suspended",
-				"calls to %s are suspended after %d failures in a row; nothing was sent", c.target.Authority(), c.Failures),
+				"calls to %s are suspended after %d failures in a row; nothing was sent", c.target.Authority(),
+				c.Failures),
 			Seconds: max(1, int(math.Ceil(left.Seconds()))),
 		}
 	}

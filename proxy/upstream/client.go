@@ -62,8 +62,8 @@ func (c Client) refused(host, why string, cause error) error {
 	if c.Refused != nil {
 		c.Refused()
 	}
-	return upstreamError{refusal.New("upstream_client_refused", "%s does not take the client certificate of the rule: %s",
-		host, why), cause}
+	return upstreamError{refusal.New("upstream_client_refused",
+		"%s does not take the client certificate of the rule: %s", host, why), cause}
 }
 
 // alerts are those of RFC 8446 section 6.2 about a client certificate, as crypto/tls names them.

@@ -122,8 +122,8 @@ func (d *Dialer) judge(ctx context.Context, host string, addrs []netip.Addr, at 
 func (d *Dialer) dialName(ctx context.Context, host string, port uint16, listed bool) (stream, Via, error) {
 	own := host == d.Proxy.Host && port == d.Proxy.Port
 	if own || !listed && !isPublicName(host) {
-		return nil, "", refusal.New("egress_address_denied", "%s is not a name of public DNS, or is the upstream proxy's",
-			host)
+		return nil, "", refusal.New("egress_address_denied",
+			"%s is not a name of public DNS, or is the upstream proxy's", host)
 	}
 	c, err := d.tunnel(ctx, net.JoinHostPort(host, strconv.Itoa(int(port))))
 	if errors.As(err, new(notConnected)) {

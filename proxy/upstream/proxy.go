@@ -32,14 +32,15 @@ type Proxy struct {
 	TLS *tls.Config
 	// Login returns user:password, and is called for each connection; nil for a proxy that asks for none.
 	Login func() (string, error)
-	// Digest answers a challenge by RFC 7616, and never sends the password. Otherwise Login goes out by RFC 7617 (Basic).
+	// Digest answers a challenge by RFC 7616, and never sends the password. Otherwise Login goes out by RFC 7617
+	// (Basic).
 	Digest bool
 	// Except are reached directly.
 	Except Exceptions
 	// Resolves has the proxy resolve the names of hosts. Only names of public DNS pass, unless the host has networks.
 	Resolves bool
-	// Timeout bounds a TLS handshake with the proxy, and the wait for an answer, in which it connects to the upstream; 30
-	// s if 0.
+	// Timeout bounds a TLS handshake with the proxy, and the wait for an answer, in which it connects to the upstream;
+	// 30 s if 0.
 	Timeout time.Duration
 	// Tried, if set, is called with the code of each connection's failure; empty for a success.
 	Tried func(code string)
@@ -96,7 +97,8 @@ func (d *Dialer) tunnel(ctx context.Context, to string) (c stream, err error) {
 	_ = c.Close()
 	switch s := answer.StatusCode; {
 	case s == http.StatusProxyAuthRequired:
-		return nil, refusal.New("upstream_proxy_login", "the upstream proxy does not accept the mediator's credentials").
+		return nil, refusal.New("upstream_proxy_login",
+			"the upstream proxy does not accept the mediator's credentials").
 			ForOperator("it asks for %s", strings.Join(schemes(answer.Header["Proxy-Authenticate"]), " or "))
 	case s >= 500:
 		return nil, notConnected(s)
@@ -273,7 +275,8 @@ func (p *Proxy) secure(ctx context.Context, c net.Conn) (stream, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.As(err, &untrusted):
-		return nil, refusal.New("upstream_proxy_untrusted", "the certificate of the upstream proxy could not be verified").
+		return nil, refusal.New("upstream_proxy_untrusted",
+			"the certificate of the upstream proxy could not be verified").
 			ForOperator("%.300q", untrusted.Err)
 	case handshake.Err() != nil, wire.HungUp(err):
 		return nil, silent(cmp.Or(handshake.Err(), err))

@@ -84,7 +84,8 @@ func handshakeFailure(host string, err error) error {
 		return upstreamError{refusal.New("upstream_certificate_untrusted",
 			"the certificate of %s could not be verified", host).ForOperator("%.300q", untrusted.Err), err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return upstreamError{refusal.New("upstream_tls_failed", "%s did not complete the TLS handshake in time", host), err}
+		return upstreamError{refusal.New("upstream_tls_failed", "%s did not complete the TLS handshake in time", host),
+			err}
 	}
 	said, _ := wire.HandshakeFailure(err, host)
 	return upstreamError{refusal.New("upstream_tls_failed", "the TLS handshake with %s failed: %s", host, said), err}

@@ -39,7 +39,8 @@ type Options struct {
 	WriteTimeout time.Duration
 	// Now judges certificates; the system's clock if nil.
 	Now func() time.Time
-	// Connections bounds those open, idle ones included. No party has more than it leaves free ([share.Pool]). 2048 if 0.
+	// Connections bounds those open, idle ones included. No party has more than it leaves free ([share.Pool]). 2048 if
+	// 0.
 	Connections int
 }
 
@@ -178,8 +179,8 @@ func (t *Transport) connect(ctx context.Context, _, address string) (net.Conn, e
 			break
 		} else if makeRoom == nil {
 			return nil, refusal.New("overloaded",
-				"the session has used up its share of the %d connections to upstreams that may be open at once; nothing was sent",
-				t.most)
+				"the session has used up its share of the %d connections to upstreams that may be open at "+
+					"once; nothing was sent", t.most)
 		}
 		makeRoom()
 	}

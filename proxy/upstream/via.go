@@ -72,8 +72,8 @@ func ParseExceptions(words []string) (Exceptions, error) {
 		}
 		host, port, err := ParseAuthority(authority)
 		if err != nil || strings.HasPrefix(word, "*") && !below {
-			return nil, fmt.Errorf("%.300q is none of *, host, .domain, IP address (all perhaps with :port) and network "+
-				"(10.0.0.0/8)", word)
+			return nil, fmt.Errorf("%.300q is none of *, host, .domain, IP address (all perhaps with "+
+				":port) and network (10.0.0.0/8)", word)
 		}
 		e := exception{name: host, below: below, port: port}
 		if addr, err := netip.ParseAddr(host); err == nil {

@@ -203,7 +203,8 @@ func Open(raw []byte) (o Opening, err error) {
 		return o, malformed("the salt of a log's entry is not %d bytes of lowercase hex", saltSize)
 	}
 	if commit(salt, o.Document) != o.Entry.Commitment || o.Document.of(o.Entry.Kind) != o.Entry.Of {
-		return o, refusal.New("record_mismatch", "the opening's document is not the one to which the log's entry commits")
+		return o, refusal.New("record_mismatch",
+			"the opening's document is not the one to which the log's entry commits")
 	}
 	return o, nil
 }

@@ -70,8 +70,8 @@ func (k key) apply(ctx context.Context, c *api.Client) (Done, error) {
 		return Done{}, fmt.Errorf("%s is not a plain ed25519 key: rename or remove it", k.path())
 	}
 	if is.Data["exportable"] != false || is.Data["allow_plaintext_backup"] != false {
-		return Done{}, fmt.Errorf("%s can be exported or backed up in plaintext, which Vault never takes back: rename or "+
-			"remove it, and sign nothing with it", k.path())
+		return Done{}, fmt.Errorf("%s can be exported or backed up in plaintext, which Vault never "+
+			"takes back: rename or remove it, and sign nothing with it", k.path())
 	}
 	if is.Data["deletion_allowed"] != false {
 		did += ", and can no longer be deleted"

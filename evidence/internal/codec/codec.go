@@ -100,9 +100,11 @@ func checkText(typ, path, name, text string) error {
 	case text == "":
 		return refusal.New("artifact_malformed", "the %s lacks its claim %s", typ, path+name)
 	case len(text) > MaxText:
-		return refusal.New("artifact_malformed", "the claim %s of the %s is longer than %d bytes", path+name, typ, MaxText)
+		return refusal.New("artifact_malformed", "the claim %s of the %s is longer than %d bytes", path+name, typ,
+			MaxText)
 	case (strings.HasSuffix(name, "Hash") || path != "" && name == "hash") && !IsHash(text):
-		return refusal.New("artifact_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", path+name, typ)
+		return refusal.New("artifact_malformed", "the claim %s of the %s is not a lowercase hex SHA-256", path+name,
+			typ)
 	}
 	return nil
 }

@@ -49,7 +49,8 @@ func (j Judgement) Refusal() error {
 		names      Names
 	}{
 		{"model_hosted_tool", "would make the model's provider do more than answer, unseen by the mediator", j.Acts},
-		{"model_state_unseen", "points to content that the provider keeps and that no answer in this session made", j.Unseen},
+		{"model_state_unseen", "points to content that the provider keeps and that no answer in this session made",
+			j.Unseen},
 		{"model_member_unknown", "is unknown to the mediator, so the provider could act on it", j.Unknown},
 	} {
 		if len(part.names) == 0 {
