@@ -95,7 +95,8 @@ func TestQueue(t *testing.T) {
 			t.Errorf("claimed %+v", e)
 		}
 		k.wantEvidence(t, e, map[string]string{
-			"queue": "jobs", "messageId": "a.txt", "payload": e.PayloadHash, "claimedAt": e.ReceivedAt.Format(time.RFC3339Nano),
+			"queue": "jobs", "messageId": "a.txt", "payload": e.PayloadHash,
+			"claimedAt": e.ReceivedAt.Format(time.RFC3339Nano),
 		})
 	})
 }
@@ -414,7 +415,8 @@ func TestQueueNotMade(t *testing.T) {
 		"open to all":          {made("open", 0o777, ""), "every user may write to "},
 		"a folder open to all": {made("open-folder", 0o777, "new"), "every user may write to "},
 		"cannot be made":       {"/proc/queue", "mkdir /proc/queue"},
-		"cannot be written":    {made("read-only", 0o500, ""), "is not this user's to read and write: permission denied"},
+		"cannot be written": {made("read-only", 0o500, ""),
+			"is not this user's to read and write: permission denied"},
 		"a folder without access": {made("shut-folder", 0, "claimed"),
 			"is not this user's to read and write: permission denied"},
 	} {

@@ -58,8 +58,8 @@ func TestTransportErrors(t *testing.T) {
 	defer impatient.CloseIdleConnections()
 	for _, test := range []struct{ name, url, code, says string }{
 		{"unknown CA", "https://a.example.com:" + port + "/", "upstream_certificate_untrusted", "unknown authority"},
-		{"another name in the certificate", "https://strict.example.net:" + port + "/", "upstream_certificate_untrusted",
-			"not strict.example.net"},
+		{"another name in the certificate", "https://strict.example.net:" + port + "/",
+			"upstream_certificate_untrusted", "not strict.example.net"},
 		{"silent in the handshake", "https://a.example.com:" + silentPort + "/", "upstream_tls_failed", "in time"},
 		{"no TLS", "https://a.example.com:" + talkingPort + "/", "upstream_tls_failed",
 			"first record does not look like a TLS handshake"},
@@ -130,7 +130,8 @@ func TestOwnConnections(t *testing.T) {
 				defer up.Close()
 				transport := newTestTransport(t, up.Server)
 				send := func(method, body, header string) string {
-					q, err := http.NewRequest(method, "https://"+at(0, up.Server)+"/x", io.NopCloser(strings.NewReader(body)))
+					q, err := http.NewRequest(method, "https://"+at(0, up.Server)+"/x",
+						io.NopCloser(strings.NewReader(body)))
 					must(t, err)
 					q.ContentLength = int64(len(body))
 					if name, value, ok := strings.Cut(header, ": "); ok {
