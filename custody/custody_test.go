@@ -27,7 +27,8 @@ func TestFailures(t *testing.T) {
 		want error
 	}{
 		"a version that does not sign": {func() (any, error) { return fails.Sign(t.Context(), []byte("m")) }, errAway},
-		"a caller who has gone":        {func() (any, error) { return fails.Sign(gone, []byte("m")) }, context.Canceled},
+		"a caller who has gone": {func() (any, error) { return fails.Sign(gone, []byte("m")) },
+			context.Canceled},
 		"the set of a key that is away": {func() (any, error) {
 			return custody.JWKS(t.Context(), good, failing{good})
 		}, errAway},

@@ -22,8 +22,9 @@ func TestClaimsThatAreRefused(t *testing.T) {
 			EvidenceID: "e", Kind: "k", PayloadHash: h, Source: "s", VerificationMethod: "m"}
 	})
 	spoil(t, evidence.TriggerReceiptKind(), func() evidence.TriggerReceipt {
-		return evidence.TriggerReceipt{Registered: stamped(), BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h,
-			PayloadHash: h, Source: "s"}
+		return evidence.TriggerReceipt{Registered: stamped(), BindingHash: h, EventID: "e", Kind: "k",
+			OriginProofHash: h,
+			PayloadHash:     h, Source: "s"}
 	})
 	spoil(t, evidence.RuntimeAttestationKind(), func() evidence.RuntimeAttestation {
 		c := attestation()
@@ -51,8 +52,9 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		return evidence.ActionGrant{
 			Registered: stamped(), KeyClaims: key, Actions: one(), BindingHashes: one(), ContentHashes: one(),
 			EnvironmentHash: h, OriginEvidenceHashes: one(),
-			OriginEvidenceIDs: one(), OriginVerificationMethods: one(), PolicyDecisionHashes: one(), PolicyDecisionIDs: one(),
-			PolicyHash: h, Resources: one(),
+			OriginEvidenceIDs: one(), OriginVerificationMethods: one(), PolicyDecisionHashes: one(),
+			PolicyDecisionIDs: one(),
+			PolicyHash:        h, Resources: one(),
 			RuntimeIDs: one(), Subject: "s", TriggerEventIDs: one(), TriggerSources: one(),
 		}
 	})
@@ -62,8 +64,9 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		return c
 	})
 	spoil(t, evidence.SignerCertificateKind(), func() evidence.SignerCertificate {
-		return evidence.SignerCertificate{Registered: stamped(), KeyCustody: "k", Purposes: []string{"p"}, SubjectIssuer: "i",
-			SubjectKeyID: "k", SubjectPublicKey: "p", SubjectPublicKeyHash: h}
+		return evidence.SignerCertificate{Registered: stamped(), KeyCustody: "k", Purposes: []string{"p"},
+			SubjectIssuer: "i",
+			SubjectKeyID:  "k", SubjectPublicKey: "p", SubjectPublicKeyHash: h}
 	})
 	spoil(t, evidence.DeploymentCertificateKind(), func() evidence.DeploymentCertificate {
 		c := aDeployment()
@@ -73,8 +76,9 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	spoil(t, evidence.ChallengeTokenKind(), func() evidence.ChallengeToken {
 		b := binding
 		return evidence.ChallengeToken{Registered: stamped(),
-			Answers: []evidence.SaltedAnswer{{Hash: h, ID: "t1", Kind: "vm", Salt: "s"}}, Binding: &b, BindingHash: b.Hash(),
-			Difficulty: "lite", TasksHash: h}
+			Answers: []evidence.SaltedAnswer{{Hash: h, ID: "t1", Kind: "vm", Salt: "s"}}, Binding: &b,
+			BindingHash: b.Hash(),
+			Difficulty:  "lite", TasksHash: h}
 	})
 	spoil(t, evidence.CapabilityKind(), func() evidence.Capability {
 		return evidence.Capability{Registered: stamped(), Binding: binding, ChallengeID: "c"}
@@ -137,7 +141,8 @@ func spoil[C any](t *testing.T, k evidence.Kind[C], whole func() C) {
 			if l.name != ".Registered.ID" && !strings.HasPrefix(l.name, ".Binding.") {
 				refused("\xff")
 			}
-			if err := with(l.name, strings.Repeat("x", longest)); err != nil && !strings.HasPrefix(l.name, ".Binding.") {
+			if err := with(l.name, strings.Repeat("x", longest)); err != nil &&
+				!strings.HasPrefix(l.name, ".Binding.") {
 				t.Errorf("%s of %d bytes: %v", l.name, longest, err)
 			}
 		}
@@ -170,7 +175,8 @@ func leaves(v reflect.Value, path string) (out []leaf) {
 	case reflect.Struct:
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
-			if f.Type.Kind() != reflect.Pointer && strings.Contains(f.Tag.Get("json"), ",omitempty") && f.Name != "Nonce" {
+			if f.Type.Kind() != reflect.Pointer && strings.Contains(f.Tag.Get("json"), ",omitempty") &&
+				f.Name != "Nonce" {
 				continue
 			}
 			out = append(out, leaves(v.Field(i), path+"."+f.Name)...)
@@ -199,10 +205,13 @@ func TestListsOfClaims(t *testing.T) {
 	}
 	answer := evidence.SaltedAnswer{Hash: h, ID: "t1", Kind: "vm", Salt: "s"}
 	for name, change := range map[string]func(*evidence.ChallengeToken){
-		"no answers":           func(c *evidence.ChallengeToken) { c.Answers = nil },
-		"the second is hollow": func(c *evidence.ChallengeToken) { c.Answers = append(c.Answers, evidence.SaltedAnswer{}) },
-		"another binding's":    func(c *evidence.ChallengeToken) { c.BindingHash = h },
-		"no binding hash":      func(c *evidence.ChallengeToken) { c.BindingHash = "" },
+		"no answers": func(c *evidence.ChallengeToken) { c.Answers = nil },
+		"the second is hollow": func(c *evidence.ChallengeToken) {
+			c.Answers = append(c.Answers,
+				evidence.SaltedAnswer{})
+		},
+		"another binding's": func(c *evidence.ChallengeToken) { c.BindingHash = h },
+		"no binding hash":   func(c *evidence.ChallengeToken) { c.BindingHash = "" },
 	} {
 		b := evidence.Binding{Action: "a", ContentHash: h, Nonce: "n", Resource: "r", Subject: "s"}
 		c := evidence.ChallengeToken{Registered: stamped, Answers: []evidence.SaltedAnswer{answer}, Binding: &b,
@@ -239,7 +248,8 @@ func TestBinding(t *testing.T) {
 		"a long nonce":         {func(b *evidence.Binding) { b.Nonce = long(257) }, false, true},
 		"the longest nonce":    {func(b *evidence.Binding) { b.Nonce = long(256) }, true, false},
 		"everything at its limit": {func(b *evidence.Binding) {
-			*b = evidence.Binding{Action: long(256), ContentHash: h, Nonce: long(256), Resource: long(2048), Subject: long(256)}
+			*b = evidence.Binding{Action: long(256), ContentHash: h, Nonce: long(256), Resource: long(2048),
+				Subject: long(256)}
 		}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -260,7 +270,8 @@ func TestBinding(t *testing.T) {
 			}
 			other := b
 			if other.Nonce = "another"; !other.SameAction(b) ||
-				b.SameAction(whole) != (b.Subject == "s" && b.Action == "a" && b.Resource == "r" && b.ContentHash == h) {
+				b.SameAction(whole) != (b.Subject == "s" && b.Action == "a" && b.Resource == "r" &&
+					b.ContentHash == h) {
 				t.Error("SameAction is not about all but the nonce")
 			}
 		})

@@ -51,8 +51,10 @@ func encode(claims any) ([]byte, error) {
 
 func everyClaims() []any {
 	return []any{
-		&TriggerOriginProof{}, &TriggerReceipt{}, &RuntimeAttestation{}, &SessionReceipt{}, &PolicyDecision{}, &ActionGrant{},
-		&RequestProof{}, &RevocationList{}, &SignerCertificate{}, &DeploymentCertificate{}, &ChallengeToken{}, &Capability{},
+		&TriggerOriginProof{}, &TriggerReceipt{}, &RuntimeAttestation{}, &SessionReceipt{}, &PolicyDecision{},
+		&ActionGrant{},
+		&RequestProof{}, &RevocationList{}, &SignerCertificate{}, &DeploymentCertificate{}, &ChallengeToken{},
+		&Capability{},
 		&Binding{}, &header{},
 		&measured{},
 	}
@@ -158,8 +160,8 @@ func FuzzDecode(f *testing.F) {
 
 func TestDoubles(t *testing.T) {
 	for f, want := range map[float64]string{
-		0: "0", 1: "1", -1.5: "-1.5", 0.1: "0.1", 1.0 / 3: "0.3333333333333333", 1e20: "100000000000000000000", 1e21: "1e+21",
-		1e-6: "0.000001",
+		0: "0", 1: "1", -1.5: "-1.5", 0.1: "0.1", 1.0 / 3: "0.3333333333333333", 1e20: "100000000000000000000",
+		1e21: "1e+21", 1e-6: "0.000001",
 		1e-7: "1e-7", 5e-324: "5e-324", math.MaxFloat64: "1.7976931348623157e+308", 1<<53 + 2: "9007199254740994",
 	} {
 		text := `{"mean":` + want + `,"parts":[` + want + `]}`

@@ -20,7 +20,8 @@ func FuzzBundle(f *testing.F) {
 		{Certificates: d.certificates},
 		{Certificates: append(d.certificates, d.certificates...), DeploymentCertificate: "x"},
 		{Certificates: d.certificates,
-			Revocations: d.list(f, d.options("registry", noon), evidence.Revocation{Kind: evidence.RevokedArtifact, ID: id})},
+			Revocations: d.list(f, d.options("registry", noon),
+				evidence.Revocation{Kind: evidence.RevokedArtifact, ID: id})},
 	} {
 		raw, err := json.Marshal(b)
 		check.Must(f, err)

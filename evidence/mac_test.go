@@ -77,7 +77,8 @@ func TestSharedSecret(t *testing.T) {
 			names(s)},
 		"the public key under its name": {forgeMAC(key.Public(), header, payload), "signature_invalid", names(s)},
 		"the public key as secret": {
-			forgeMAC(key.Public(), strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "artifact_malformed", names()},
+			forgeMAC(key.Public(), strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "artifact_malformed",
+			names()},
 		"its text as the policy's secret": {shared(publicText), "config_malformed", names(publicText)},
 		"a secret under a key's name": {
 			forgeMAC(raw, strings.Replace(header, s.KeyID(), key.KeyID(), 1), payload), "key_unknown",
@@ -141,7 +142,8 @@ func TestTokensToOneself(t *testing.T) {
 	s := secretOf(t, []byte(strings.Repeat("s", 32)))
 	claims := evidence.Capability{
 		Registered: evidence.NewRegistered("api", "api", noon, time.Minute), ChallengeID: "c",
-		Binding: evidence.Binding{Action: "a", ContentHash: evidence.HashBytes(nil), Nonce: "n", Resource: "r", Subject: "s"},
+		Binding: evidence.Binding{Action: "a", ContentHash: evidence.HashBytes(nil), Nonce: "n", Resource: "r",
+			Subject: "s"},
 	}
 	token, err := evidence.SignMAC(s, evidence.CapabilityKind(), claims)
 	check.Must(t, err)
@@ -256,9 +258,9 @@ func TestSharedSecretUnderTrust(t *testing.T) {
 
 func TestKeyName(t *testing.T) {
 	for kid, want := range map[string]string{
-		"runtime-key:v1": "runtime-key", "runtime-key:v12": "runtime-key", "a:v1:v2": "a:v1", "runtime-key": "runtime-key",
-		"runtime-key:v": "runtime-key:v",
-		"mac:vabc":      "mac:vabc", ":v1": ":v1", "": "", "a:v-1": "a:v-1", "a:v1 ": "a:v1 ",
+		"runtime-key:v1": "runtime-key", "runtime-key:v12": "runtime-key", "a:v1:v2": "a:v1",
+		"runtime-key": "runtime-key", "runtime-key:v": "runtime-key:v",
+		"mac:vabc": "mac:vabc", ":v1": ":v1", "": "", "a:v-1": "a:v-1", "a:v1 ": "a:v1 ",
 	} {
 		if got := evidence.KeyName(kid); got != want {
 			t.Errorf("%q: %q, want %q", kid, got, want)

@@ -19,7 +19,8 @@ func TestJudge(t *testing.T) {
 			d, now := newDesk(t), noon
 			d.certificates = nil
 			certificate := d.certify(t)
-			v, err := evidence.NewVerifier(d.trust(t, ""), evidence.VerifierOptions{Now: func() time.Time { return now }})
+			v, err := evidence.NewVerifier(d.trust(t, ""),
+				evidence.VerifierOptions{Now: func() time.Time { return now }})
 			check.Must(t, err)
 			i, err := signer.New(evidence.RequestProofKind(), d.key, d.options("mediator", noon))
 			check.Must(t, err)
@@ -98,8 +99,8 @@ func TestJudge(t *testing.T) {
 
 func TestNothingIsOpenedByItself(t *testing.T) {
 	w := newWorld(t)
-	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind(), evidence.Opened[evidence.RequestProof]{}, w.want),
-		"artifact_missing")
+	wantCode(t, evidence.Judge(w.verifier, evidence.RequestProofKind(), evidence.Opened[evidence.RequestProof]{},
+		w.want), "artifact_missing")
 
 	refused, err := evidence.Open(w.verifier, evidence.RequestProofKind(), w.token+"x", w.want)
 	if err == nil || refused.Token() != "" || refused.KeyID() != "" || refused.Claims() != (evidence.RequestProof{}) {

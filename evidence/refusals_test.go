@@ -296,8 +296,8 @@ func TestHashJSON(t *testing.T) {
 	equal(`-9007199254740992`, `-9007199254740992.0`)
 	equal(`1`, `1.`+strings.Repeat("0", 1098)) // the longest spelling
 	for _, text := range []string{             // bounds do not add up
-		strings.Repeat("[", 100) + strings.Repeat("]", 100), strings.Repeat(`{"a":`, 99) + "{}" + strings.Repeat("}", 99),
-		"[" + strings.Repeat("[],", 200) + "[]]", "[" + strings.Repeat("{},", 200) + "{}]",
+		strings.Repeat("[", 100) + strings.Repeat("]", 100), strings.Repeat(`{"a":`, 99) + "{}" +
+			strings.Repeat("}", 99), "[" + strings.Repeat("[],", 200) + "[]]", "[" + strings.Repeat("{},", 200) + "{}]",
 	} {
 		equal(text, text+" ")
 	}
@@ -362,8 +362,8 @@ func TestUnverified(t *testing.T) {
 		t.Errorf("%+v, %+v", c, d)
 	}
 	for token, code := range map[string]string{
-		"": "artifact_missing", w.token + "~" + w.token: "artifact_malformed", w.forge(t, header, "{}"): "artifact_malformed",
-		twice.token: "artifact_malformed",
+		"": "artifact_missing", w.token + "~" + w.token: "artifact_malformed",
+		w.forge(t, header, "{}"): "artifact_malformed", twice.token: "artifact_malformed",
 	} {
 		_, err := evidence.UnverifiedClaims(evidence.RequestProofKind(), token)
 		wantCode(t, err, code)

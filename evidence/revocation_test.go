@@ -131,7 +131,8 @@ func TestRevocationListThatIsRefused(t *testing.T) {
 	_, _, err = i.Sign(t.Context(),
 		evidence.RevocationList{
 			Revoked: []evidence.Revocation{
-				{Expires: 1, ID: strings.Repeat("k", 256), Kind: evidence.RevokedKey, Reason: strings.Repeat("r", 256)}}})
+				{Expires: 1, ID: strings.Repeat("k", 256), Kind: evidence.RevokedKey,
+					Reason: strings.Repeat("r", 256)}}})
 	check.Must(t, err)
 	_, _, err = i.Sign(t.Context(), evidence.RevocationList{})
 	wantCode(t, err, "artifact_malformed") // null is no list
@@ -157,11 +158,13 @@ func TestRevocationsAreNotRolledBack(t *testing.T) {
 		from, to *evidence.Trust
 		code     string
 	}{
-		"to more in the same second": {less, more, ""}, "to less in the same second": {more, less, "revocations_rolled_back"},
-		"to less, later": {more, young, ""},
-		"none to none":   {none, none, ""}, "none to one": {none, old, ""}, "to a younger": {old, young, ""},
-		"to the same": {old, old, ""},
-		"to an older": {young, old, "revocations_rolled_back"}, "to none": {old, none, "revocations_rolled_back"},
+		"to more in the same second": {less, more, ""},
+		"to less in the same second": {more, less, "revocations_rolled_back"},
+		"to less, later":             {more, young, ""},
+		"none to none":               {none, none, ""}, "none to one": {none, old, ""},
+		"to a younger": {old, young, ""},
+		"to the same":  {old, old, ""},
+		"to an older":  {young, old, "revocations_rolled_back"}, "to none": {old, none, "revocations_rolled_back"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantCode(t, tt.to.Succeeds(tt.from), tt.code)

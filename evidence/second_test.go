@@ -122,8 +122,8 @@ func TestSecondSignature(t *testing.T) {
 		"under another kid, not pinned": {w.forgeTwice(t, w.second, strings.Replace(header, ":v1", ":v2", 1), payload),
 			"signature_invalid", unpinned},
 		"for another typ": {
-			w.forgeTwice(t, w.second, strings.Replace(header, "deployment", "signer-custody", 1), payload), "artifact_malformed",
-			nil},
+			w.forgeTwice(t, w.second, strings.Replace(header, "deployment", "signer-custody", 1), payload),
+			"artifact_malformed", nil},
 		"with an unknown crit": {
 			w.forgeTwice(t, w.second, `{"alg":"ML-DSA-65","crit":["x"],"kid":"auditor:v1","typ":"deployment-certificate+jwt"}`,
 				payload), "artifact_malformed", nil},
@@ -227,7 +227,8 @@ func TestAKP(t *testing.T) {
 func TestSizeOfKeys(t *testing.T) {
 	w := newTwice(t)
 	one, err := json.Marshal(
-		map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "auditor:v1", "x": evidence.EncodePublicKey(w.ed.Public())})
+		map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "auditor:v1",
+			"x": evidence.EncodePublicKey(w.ed.Public())})
 	check.Must(t, err)
 	two, err := json.Marshal(
 		map[string]any{"keys": []any{json.RawMessage(one), evidence.NewAKP("auditor:v1", w.second.public)}})
@@ -250,7 +251,8 @@ func TestSizeOfKeys(t *testing.T) {
 
 func TestParseRoot(t *testing.T) {
 	w := newTwice(t)
-	ed := map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "auditor:v1", "x": evidence.EncodePublicKey(w.ed.Public())}
+	ed := map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": "auditor:v1",
+		"x": evidence.EncodePublicKey(w.ed.Public())}
 	akp := func(change func(*evidence.AKP)) evidence.AKP {
 		j := evidence.NewAKP("auditor:v1", w.second.public)
 		if change != nil {

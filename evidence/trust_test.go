@@ -54,7 +54,8 @@ func TestTrustThatIsRefused(t *testing.T) {
 		"a root as its subject":   {roots, []string{rooted}, "key_unknown"},
 		"a root's key under another id": {
 			[]evidence.Root{roots[0],
-				{KeyID: "auditor:v1", Public: subject.Public(), Purpose: evidence.PurposeDeploymentCertificate}}, []string{
+				{KeyID: "auditor:v1", Public: subject.Public(), Purpose: evidence.PurposeDeploymentCertificate}},
+			[]string{
 				good}, "key_unknown"},
 		"a root's purpose, the auditor's": {roots, []string{certificate(evidence.PurposeDeploymentCertificate)},
 			"key_unknown"},
@@ -119,14 +120,16 @@ func TestSignerPolicy(t *testing.T) {
 					return noon.Add(-30 * time.Minute)
 				}}, c)
 			trust, err := evidence.NewTrust(
-				[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(), Purpose: evidence.PurposeSignerCertificate}},
+				[]evidence.Root{{KeyID: root.KeyID(), Public: root.Public(),
+					Purpose: evidence.PurposeSignerCertificate}},
 				evidence.Bundle{Certificates: []string{token}}, policy)
 			check.Must(t, err)
 			verifier := verifierAt(t, trust, noon)
 			h, o := evidence.HashBytes(nil), options()
 			o.Issuer = "trigger"
 			receipt, _ := sign(t, evidence.TriggerReceiptKind(), key, o,
-				evidence.TriggerReceipt{BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h, PayloadHash: h, Source: "s"})
+				evidence.TriggerReceipt{BindingHash: h, EventID: "e", Kind: "k", OriginProofHash: h, PayloadHash: h,
+					Source: "s"})
 			want := expect("trigger", "k")
 			_, err = evidence.Open(verifier, evidence.TriggerReceiptKind(), receipt, want)
 			check.Must(t, err)

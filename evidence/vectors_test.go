@@ -38,7 +38,8 @@ func unbase64(t *testing.T, s string) []byte {
 // TestWycheproof takes Project Wycheproof's Ed25519 vectors from circl.
 func TestWycheproof(t *testing.T) {
 	f, err := os.Open(
-		filepath.Join(gomodule.Dir(t, "github.com/cloudflare/circl"), "sign/ed25519/testdata/wycheproof_Ed25519.json.gz"))
+		filepath.Join(gomodule.Dir(t, "github.com/cloudflare/circl"),
+			"sign/ed25519/testdata/wycheproof_Ed25519.json.gz"))
 	check.Must(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)

@@ -163,9 +163,10 @@ func workRows() []row {
 				check.Must(t, err)
 				return minted(t, secret, evidence.ChallengeTokenKind(), token)
 			}),
-		forged("an artifact as challenge", "artifact_malformed", work, func(_ *testing.T, k *gatetest.Kit, _ string) string {
-			return k.Deployment
-		}),
+		forged("an artifact as challenge", "artifact_malformed", work,
+			func(_ *testing.T, k *gatetest.Kit, _ string) string {
+				return k.Deployment
+			}),
 		forged("no challenge", "artifact_missing", work, nothing),
 	}
 }
@@ -294,7 +295,8 @@ func grantRows() []row {
 		g("grant for another runtime", "artifacts_mismatch", "runtimeIds", []string{"worker-2"}),
 		g("grant for another event", "artifacts_mismatch", "triggerEventIds", []string{"evt_2"}),
 		g("grant for another source", "artifacts_mismatch", "triggerSources", []string{"hooks"}),
-		g("grant for another method", "artifacts_mismatch", "originVerificationMethods", []string{evidence.MethodQueueClaim}),
+		g("grant for another method", "artifacts_mismatch", "originVerificationMethods",
+			[]string{evidence.MethodQueueClaim}),
 		g("grant for other evidence", "artifacts_mismatch", "originEvidenceIds", []string{"delivery_2"}),
 		g("grant for other bytes of evidence", "artifacts_mismatch", "originEvidenceHashes", []string{other}),
 		g("grant for another subject", "artifacts_mismatch", "subject", "agent:other"),
@@ -320,7 +322,8 @@ func runtimeRows() []row {
 		a("attestation of a runtime that is not allowed", "not_allowed", "runtimeId", "worker-3"),
 		a("attestation on another receipt", "artifacts_mismatch", "triggerReceiptHash", other),
 		a("attestation for another event", "artifacts_mismatch", "trigger", claims{"id": "evt_2"}),
-		a("attestation for another trigger kind", "artifacts_mismatch", "trigger", claims{"kind": evidence.TriggerScheduled}),
+		a("attestation for another trigger kind", "artifacts_mismatch", "trigger",
+			claims{"kind": evidence.TriggerScheduled}),
 		a("attestation for another trigger source", "artifacts_mismatch", "trigger", claims{"source": "hooks"}),
 		a("attestation of another policy", "pin_mismatch", "policyHash", other),
 		a("attestation of another environment", "pin_mismatch", "environmentHash", other),
@@ -374,15 +377,17 @@ func artifactRows() []row {
 			rows = append(rows, planned(a.name+" "+what, code, gatetest.Claim(a.purpose, pairs...)))
 		}
 		signed := func(by, code string, key func(t *testing.T, k *gatetest.Kit) evidence.Key) {
-			rows = append(rows, row{a.name + " signed by " + by, code, func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
-				return k.Build(t, gatetest.Plan{Signers: map[string]evidence.Key{a.purpose: key(t, k)}})
-			}})
+			rows = append(rows, row{a.name + " signed by " + by, code,
+				func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
+					return k.Build(t, gatetest.Plan{Signers: map[string]evidence.Key{a.purpose: key(t, k)}})
+				}})
 		}
 		text := func(what, code string, change func(token string, e evidence.Envelope) string) {
-			rows = append(rows, altered(a.name+" "+what, code, func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) {
-				token := a.at(&r.Envelope)
-				*token = change(*token, r.Envelope)
-			}))
+			rows = append(rows, altered(a.name+" "+what, code,
+				func(_ *testing.T, _ *gatetest.Kit, r *gate.AdmitRequest) {
+					token := a.at(&r.Envelope)
+					*token = change(*token, r.Envelope)
+				}))
 		}
 		claim("expired", "expired", ended...)
 		claim("from the future", "clock_skew", "iat", at(3*time.Second))
@@ -404,9 +409,10 @@ func artifactRows() []row {
 		signed("a stranger", "key_unknown", func(t *testing.T, _ *gatetest.Kit) evidence.Key {
 			return gatetest.StrangerKey(t, "stranger:v1")
 		})
-		signed("a stranger under the key's name", "signature_invalid", func(t *testing.T, k *gatetest.Kit) evidence.Key {
-			return gatetest.StrangerKey(t, k.Key(t, a.purpose).KeyID())
-		})
+		signed("a stranger under the key's name", "signature_invalid",
+			func(t *testing.T, k *gatetest.Kit) evidence.Key {
+				return gatetest.StrangerKey(t, k.Key(t, a.purpose).KeyID())
+			})
 		rows = append(rows, row{a.name + " whose key lost its certificate", "key_unknown",
 			func(t *testing.T, k *gatetest.Kit) gate.AdmitRequest {
 				k.Verifier.SetTrust(k.TrustWithout(t, a.purpose))
@@ -416,9 +422,10 @@ func artifactRows() []row {
 		text("too large", "artifact_malformed", func(string, evidence.Envelope) string {
 			return strings.Repeat("a", 16<<10+1)
 		})
-		text("replaced by the deployment certificate", "artifact_malformed", func(_ string, e evidence.Envelope) string {
-			return e.DeploymentCertificate
-		})
+		text("replaced by the deployment certificate", "artifact_malformed",
+			func(_ string, e evidence.Envelope) string {
+				return e.DeploymentCertificate
+			})
 		text("without a signature", "signature_invalid", func(token string, _ evidence.Envelope) string {
 			return token[:strings.LastIndexByte(token, '.')+1]
 		})
@@ -655,7 +662,8 @@ func TestRuntimeMayBeLeftToTheSessionPolicy(t *testing.T) {
 	if last := a.Checks[len(a.Checks)-1]; last.Name != "agent session receipt" {
 		t.Errorf("another runtime was refused by the check of the %s", last.Name)
 	}
-	r.Capability = minted(t, k.Secret, evidence.CapabilityKind(), r.Capability, "runtime", claims{"runtimeId": "worker-2"})
+	r.Capability = minted(t, k.Secret, evidence.CapabilityKind(), r.Capability, "runtime",
+		claims{"runtimeId": "worker-2"})
 	_, err = k.Gate.Authorize(t.Context(), r)
 	gatetest.WantCode(t, err, "not_allowed")
 }
@@ -864,13 +872,14 @@ func TestAuthorizeRefusals(t *testing.T) {
 		{"no capability", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
 			r.Capability = ""
 		}},
-		{"capability with a bit changed", "signature_invalid", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
-			flip := "A"
-			if r.Capability[len(r.Capability)-2] == 'A' {
-				flip = "B"
-			}
-			r.Capability = r.Capability[:len(r.Capability)-2] + flip + r.Capability[len(r.Capability)-1:]
-		}},
+		{"capability with a bit changed", "signature_invalid",
+			func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
+				flip := "A"
+				if r.Capability[len(r.Capability)-2] == 'A' {
+					flip = "B"
+				}
+				r.Capability = r.Capability[:len(r.Capability)-2] + flip + r.Capability[len(r.Capability)-1:]
+			}},
 		{"challenge token as capability", "artifact_malformed",
 			func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
 				r.Capability = k.Chain(t).Envelope.ChallengeToken
@@ -880,7 +889,8 @@ func TestAuthorizeRefusals(t *testing.T) {
 		{"capability of a session with a human operator", "human_involved", session("humanOperatorPresent")},
 		{"capability of a session that users reach", "human_involved", session("agentEnvironmentUserAccessible")},
 		{"capability of another runtime issuer", "not_allowed", runtime("issuer", "other")},
-		{"capability of a human's request", "not_allowed", runtime("trigger", claims{"kind": evidence.TriggerHumanRequest})},
+		{"capability of a human's request", "not_allowed",
+			runtime("trigger", claims{"kind": evidence.TriggerHumanRequest})},
 		{"capability of another source", "not_allowed", runtime("trigger", claims{"source": "gitlab"})},
 		{"capability in another environment", "not_allowed", runtime("environmentHash", other)},
 		{"no proof", "artifact_missing", func(_ *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
@@ -895,10 +905,12 @@ func TestAuthorizeRefusals(t *testing.T) {
 		{"proof by another issuer", "key_purpose", proof("iss", "other")},
 		{"proof with an exportable key", "key_custody", proof("keyExportable", true)},
 		{"proof by the grant's key", "key_purpose", func(t *testing.T, k *gatetest.Kit, r *gate.AuthorizeRequest) {
-			r.RequestProof = signedBy(t, k.Key(t, evidence.PurposeActionGrant), evidence.RequestProofKind(), r.RequestProof)
+			r.RequestProof = signedBy(t, k.Key(t, evidence.PurposeActionGrant), evidence.RequestProofKind(),
+				r.RequestProof)
 		}},
 		{"proof by a stranger", "key_unknown", func(t *testing.T, _ *gatetest.Kit, r *gate.AuthorizeRequest) {
-			r.RequestProof = signedBy(t, gatetest.StrangerKey(t, "stranger:v1"), evidence.RequestProofKind(), r.RequestProof)
+			r.RequestProof = signedBy(t, gatetest.StrangerKey(t, "stranger:v1"), evidence.RequestProofKind(),
+				r.RequestProof)
 		}},
 		{"proof whose key lost its certificate", "key_unknown",
 			func(t *testing.T, k *gatetest.Kit, _ *gate.AuthorizeRequest) {
@@ -921,7 +933,8 @@ func TestAuthorizeRefusals(t *testing.T) {
 			}
 			k.Verifier.SetTrust(trust)
 			a, err = k.Gate.Authorize(t.Context(), valid)
-			if err != nil || len(a.Keys) != 2 || a.Keys[0].Kind != challenge.CapabilityKey || a.Keys[1].Kind != "request_proof" {
+			if err != nil || len(a.Keys) != 2 || a.Keys[0].Kind != challenge.CapabilityKey ||
+				a.Keys[1].Kind != "request_proof" {
 				t.Errorf("the valid post is not authorised: %v %v", a.Keys, err)
 			}
 		})

@@ -77,7 +77,8 @@ func TestGateProcess(t *testing.T) {
 		}), gate.Protect{Bind: bind}))
 	mux.Handle("POST /shop",
 		s.Middleware(posting(func(ctx context.Context, query string, args ...any) (sql.Result, error) {
-			return gate.TransactionFrom(ctx).(crashingTransaction).Transaction.(gate.Queries).ExecContext(ctx, query, args...)
+			return gate.TransactionFrom(ctx).(crashingTransaction).Transaction.(gate.Queries).ExecContext(ctx, query,
+				args...)
 		}), gate.Protect{Bind: bind, InTransaction: crashingTransactions(db)}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	check.Must(t, err)
@@ -220,7 +221,8 @@ func requestTo(t *testing.T, k *gatetest.Kit, target string) (body string, heade
 
 func (p *gateProcess) send(t *testing.T, target, body string, header http.Header) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.address+target, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.address+target,
+		strings.NewReader(body))
 	check.Must(t, err)
 	r.Header = header.Clone()
 	r.Header.Set("Content-Type", "application/json")

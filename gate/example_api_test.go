@@ -74,7 +74,8 @@ func TestExampleAPI(t *testing.T) {
 	check.Must(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	check.Must(t, err)
-	replace(t, filepath.Join(dir, "answer.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+	replace(t, filepath.Join(dir, "answer.key"),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
 	cmd := exec.CommandContext(t.Context(), binary, "-listen", "127.0.0.1:0", "-dir", dir)
 	said, err := cmd.StderrPipe()
 	check.Must(t, err)
@@ -162,7 +163,8 @@ func TestExampleAPI(t *testing.T) {
 		})
 	}
 	for waiting := 0; waiting < 16; {
-		check.Must(t, db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'").Scan(&waiting))
+		check.Must(t, db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE "+
+			"wait_event_type = 'Lock'").Scan(&waiting))
 	}
 	check.Must(t, slow.Rollback())
 	all.Wait()
@@ -192,7 +194,8 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	check.Must(t, err)
 	crt := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	replace(t, filepath.Join(dir, "tls.crt"), string(crt))
-	replace(t, filepath.Join(dir, "tls.key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+	replace(t, filepath.Join(dir, "tls.key"),
+		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(crt)
 	return pool

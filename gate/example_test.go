@@ -19,8 +19,9 @@ func ExampleFromFiles() {
 		log.Fatal(err)
 	}
 	server, err := gate.FromFiles(ctx, gate.Files{
-		Registry: "registry.jwk", Auditor: "auditor.jwk", Manifest: "manifest.json", Bundle: "bundle.json", Secret: "secret",
-		Name: "my-api",
+		Registry: "registry.jwk", Auditor: "auditor.jwk", Manifest: "manifest.json", Bundle: "bundle.json",
+		Secret: "secret",
+		Name:   "my-api",
 	}, used.Consume)
 	if err != nil {
 		log.Fatal(err)

@@ -200,15 +200,17 @@ func breaches() []breach {
 	rows := []breach{
 		{"version", "deployment_unsafe", "1.2", unsafe},
 		{"controls", "deployment_unsafe", claims{"consumeCapability": false}, unsafe},
-		{"deploymentId", "deployment_mismatch", nil, func(t *testing.T, k *gatetest.Kit, _ func(*policy.Manifest)) error {
-			old := k.Deployment
-			under(t, k, func(m *policy.Manifest) {
-				m.DeploymentID, m.DeploymentCertificatePolicy.AllowedDeploymentIDs = "other", []string{"other", m.DeploymentID}
-			})
-			r := k.Chain(t)
-			r.Envelope.DeploymentCertificate = old
-			return admit(t, k, r)
-		}},
+		{"deploymentId", "deployment_mismatch", nil,
+			func(t *testing.T, k *gatetest.Kit, _ func(*policy.Manifest)) error {
+				old := k.Deployment
+				under(t, k, func(m *policy.Manifest) {
+					m.DeploymentID, m.DeploymentCertificatePolicy.AllowedDeploymentIDs = "other",
+						[]string{"other", m.DeploymentID}
+				})
+				r := k.Chain(t)
+				r.Envelope.DeploymentCertificate = old
+				return admit(t, k, r)
+			}},
 		{"maxChallengeAgeMs", "expired", 1000, aged(late)},
 		{"maxCapabilityAgeMs", "expired", 1000, posted(late)},
 		{"capabilityTtlMs", "expired", 1000, func(t *testing.T, k *gatetest.Kit, edit func(*policy.Manifest)) error {
@@ -283,8 +285,8 @@ func breaches() []breach {
 		{"deploymentCertificatePolicy.allowedDeploymentIds", "deployment_mismatch", nil,
 			func(t *testing.T, k *gatetest.Kit, _ func(*policy.Manifest)) error {
 				r := k.Chain(t)
-				r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind(), k.Deployment,
-					"deploymentId", "other")
+				r.Envelope.DeploymentCertificate = gatetest.Resign(t, k, evidence.DeploymentCertificateKind(),
+					k.Deployment, "deploymentId", "other")
 				return admit(t, k, r)
 			}},
 		{"deploymentCertificatePolicy.requirePostQuantumSignature", "roots_not_pinned", true, narrowed},
@@ -300,7 +302,8 @@ func breaches() []breach {
 			without("challengeId", evidence.SessionReceiptKind(), session)},
 		{"agentSessionReceiptPolicy.requireBindingHash", "artifact_malformed", nil,
 			without("bindingHash", evidence.SessionReceiptKind(), session)},
-		{"agentSessionReceiptPolicy.requireNoHumanPrompt", "human_involved", nil, ofSession("humanPromptPresent", true)},
+		{"agentSessionReceiptPolicy.requireNoHumanPrompt", "human_involved", nil,
+			ofSession("humanPromptPresent", true)},
 		{"agentSessionReceiptPolicy.requireNoHumanOperator", "human_involved", nil,
 			ofSession("humanOperatorPresent", true)},
 		{"agentSessionReceiptPolicy.denyUserShellAccess", "human_involved", nil, ofSession("userShellAccess", true)},
@@ -313,7 +316,8 @@ func breaches() []breach {
 		{"policyDecisionPolicy.requireNonExportableKey", "key_custody", nil,
 			vouched(evidence.PurposePolicyDecision, "keyExportable")},
 		{"grantPolicy.allowedKeyCustody", "key_custody", hardware, narrowed},
-		{"grantPolicy.requireNonExportableKey", "key_custody", nil, vouched(evidence.PurposeActionGrant, "keyExportable")},
+		{"grantPolicy.requireNonExportableKey", "key_custody", nil,
+			vouched(evidence.PurposeActionGrant, "keyExportable")},
 		{"requestProofPolicy.allowedKeyCustody", "key_custody", hardware, posted(0)},
 		{"requestProofPolicy.requireNonExportableKey", "key_custody", nil,
 			vouched(evidence.PurposeRequestProof, "keyExportable")},
@@ -341,7 +345,8 @@ func breaches() []breach {
 		at, age string
 		try     func(by time.Duration) violation
 	}{
-		{"runtimePolicy", "maxAttestationAgeMs", aged}, {receipts, "maxReceiptAgeMs", aged}, {origins, "maxProofAgeMs", aged},
+		{"runtimePolicy", "maxAttestationAgeMs", aged}, {receipts, "maxReceiptAgeMs", aged},
+		{origins, "maxProofAgeMs", aged},
 		{"signerCertificatePolicy", "maxCertificateAgeMs", aged},
 		{"deploymentCertificatePolicy", "maxCertificateAgeMs", aged},
 		{"agentSessionReceiptPolicy", "maxReceiptAgeMs", aged}, {"policyDecisionPolicy", "maxProofAgeMs", aged},

@@ -126,7 +126,8 @@ func FuzzMiddleware(f *testing.F) {
 		s, err := gate.NewServer(k.Gate, used.Consume)
 		check.Must(t, err)
 		made := 0
-		h := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { made++ }), gate.Protect{Bind: bind})
+		h := s.Middleware(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { made++ }),
+			gate.Protect{Bind: bind})
 		for range 2 {
 			r := &http.Request{Method: method, URL: u, Header: http.Header{}}
 			r.Header.Set(gate.CapabilityHeader, capability)

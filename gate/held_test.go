@@ -177,7 +177,8 @@ func TestUnsigned(t *testing.T) {
 		check.Must(t, err)
 		body, err := io.ReadAll(resp.Body)
 		check.Must(t, err, resp.Body.Close())
-		if got := resp.Header.Get("Signature") != ""; got != row.signed || len(body) != row.size || resp.StatusCode != 200 {
+		if got := resp.Header.Get("Signature") != ""; got != row.signed || len(body) != row.size ||
+			resp.StatusCode != 200 {
 			t.Errorf("%s: %d, %d bytes, signed: %t", name, resp.StatusCode, len(body), got)
 		}
 	}

@@ -38,9 +38,10 @@ func TestMiddlewareTellsTheAgentLittle(t *testing.T) {
 		mux.Handle("/once", s.Middleware(made, gate.Protect{Bind: bind, Refused: refused}))
 		mux.Handle("/down",
 			s.Middleware(made,
-				gate.Protect{Bind: bind, Refused: refused, InTransaction: func(context.Context) (gate.Transaction, error) {
-					return nil, errors.New(inside)
-				}}))
+				gate.Protect{Bind: bind, Refused: refused,
+					InTransaction: func(context.Context) (gate.Transaction, error) {
+						return nil, errors.New(inside)
+					}}))
 		mux.Handle("/silent", s.Middleware(made, gate.Protect{Bind: bind}))
 	})
 	send := func(capability, path string) (int, string) {

@@ -29,15 +29,17 @@ func idOf(t *testing.T, token string) string {
 func revokedRows() []row {
 	var rows []row
 	for _, a := range signed {
-		rows = append(rows, altered(a.name+" revoked", "revoked", func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
-			revoke(t, k, evidence.RevokedArtifact, idOf(t, *a.at(&r.Envelope)))
-		}))
+		rows = append(rows, altered(a.name+" revoked", "revoked",
+			func(t *testing.T, k *gatetest.Kit, r *gate.AdmitRequest) {
+				revoke(t, k, evidence.RevokedArtifact, idOf(t, *a.at(&r.Envelope)))
+			}))
 	}
 	for _, purpose := range gatetest.Roles[:6] {
 		rows = append(rows,
-			altered("key for "+purpose+" revoked", "revoked", func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
-				revoke(t, k, evidence.RevokedKey, k.Key(t, purpose).KeyID())
-			}),
+			altered("key for "+purpose+" revoked", "revoked",
+				func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
+					revoke(t, k, evidence.RevokedKey, k.Key(t, purpose).KeyID())
+				}),
 			altered("certificate of the key for "+purpose+" revoked", "revoked",
 				func(t *testing.T, k *gatetest.Kit, _ *gate.AdmitRequest) {
 					revoke(t, k, evidence.RevokedArtifact, idOf(t, k.Certificates[purpose]))
@@ -65,9 +67,10 @@ func TestRevokedAfterItWasAdmitted(t *testing.T) {
 		kind string
 		id   func(c evidence.Capability) string // nil: the request proof's, or its key's
 	}{
-		"grant":         {evidence.RevokedArtifact, func(c evidence.Capability) string { return c.GrantID }},
-		"decision":      {evidence.RevokedArtifact, func(c evidence.Capability) string { return c.DecisionID }},
-		"attestation":   {evidence.RevokedArtifact, func(c evidence.Capability) string { return c.Runtime.AttestationID }},
+		"grant":    {evidence.RevokedArtifact, func(c evidence.Capability) string { return c.GrantID }},
+		"decision": {evidence.RevokedArtifact, func(c evidence.Capability) string { return c.DecisionID }},
+		"attestation": {evidence.RevokedArtifact,
+			func(c evidence.Capability) string { return c.Runtime.AttestationID }},
 		"receipt":       {evidence.RevokedArtifact, func(c evidence.Capability) string { return c.Session.ReceiptID }},
 		"capability":    {evidence.RevokedArtifact, func(c evidence.Capability) string { return c.ID }},
 		"runtime key":   {evidence.RevokedKey, func(c evidence.Capability) string { return c.Runtime.KeyID }},

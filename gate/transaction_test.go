@@ -68,7 +68,8 @@ func openShop(t *testing.T, driver, dsn string,
 func (s *shop) post(w http.ResponseWriter, r *http.Request) {
 	content, err := io.ReadAll(r.Body)
 	if err == nil {
-		_, err = gate.Tx(r.Context()).ExecContext(r.Context(), "INSERT INTO posts (content) VALUES ($1)", string(content))
+		_, err = gate.Tx(r.Context()).ExecContext(r.Context(), "INSERT INTO posts (content) VALUES ($1)",
+			string(content))
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -114,7 +115,8 @@ func TestOwnTable(t *testing.T) {
 			token := s.earn(t, bound("POST /shop", gatetest.Content))
 			post := func(want, rows int) {
 				t.Helper()
-				if status, code := s.do(t, s.request(t, token, "/shop", gatetest.Content)); status != want || s.rows(t) != rows {
+				if status, code := s.do(t, s.request(t, token, "/shop", gatetest.Content)); status != want ||
+					s.rows(t) != rows {
 					t.Errorf("got %d %s and %d rows, want %d and %d", status, code, s.rows(t), want, rows)
 				}
 			}
@@ -203,7 +205,8 @@ func TestNothingIsMadeUnconsumed(t *testing.T) {
 		{"no transaction", func() { s.db.Close() }, 500, "internal"},
 	} {
 		tt.before()
-		if status, code := s.do(t, s.request(t, token, "/shop", gatetest.Content)); status != tt.status || code != tt.code {
+		if status, code := s.do(t, s.request(t, token, "/shop", gatetest.Content)); status != tt.status ||
+			code != tt.code {
 			t.Errorf("%s: got %d %s", tt.name, status, code)
 		}
 	}
@@ -237,8 +240,8 @@ func TestHeldAnswer(t *testing.T) {
 		check.Must(t, err)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if err != nil || resp.StatusCode != tt.status || resp.Header.Get("X-Made") != "yes" || string(body) != tt.body ||
-			s.rows(t) != before+1 {
+		if err != nil || resp.StatusCode != tt.status || resp.Header.Get("X-Made") != "yes" ||
+			string(body) != tt.body || s.rows(t) != before+1 {
 			t.Errorf("got %d %v %q, %d rows, %v", resp.StatusCode, resp.Header, body, s.rows(t)-before, err)
 		}
 	}

@@ -24,8 +24,9 @@ func newFollowed(t *testing.T) *ledger.Queue {
 }
 
 func over(id string) ledger.Record {
-	return ledger.Record{ID: id, Flow: "egress", State: ledger.StateForwarded, Started: time.Now(), Finished: time.Now(),
-		Checks: []ledger.Check{{Name: "grant", OK: true}}}
+	return ledger.Record{ID: id, Flow: "egress", State: ledger.StateForwarded, Started: time.Now(),
+		Finished: time.Now(),
+		Checks:   []ledger.Check{{Name: "grant", OK: true}}}
 }
 
 // next reads the ids of the next n calls.

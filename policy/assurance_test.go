@@ -66,7 +66,8 @@ func TestThreats(t *testing.T) {
 		reflect.ValueOf(&h).Elem().Field(i).SetBool(false)
 		for _, threat := range policy.Assess(h).Threats {
 			if threat.Name != "human_identity" && !threat.Covered {
-				got[threat.Name] = strings.TrimSpace(got[threat.Name] + " " + reflect.TypeFor[policy.Held]().Field(i).Name)
+				got[threat.Name] = strings.TrimSpace(got[threat.Name] + " " +
+					reflect.TypeFor[policy.Held]().Field(i).Name)
 			}
 		}
 	}

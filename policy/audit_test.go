@@ -153,7 +153,8 @@ func TestWeakFields(t *testing.T) {
 		{origin + "allowedVerificationMethods", list("manual"), "origin_proof_methods_unsafe"},
 		{origin + "allowedVerificationMethods", list("self_reported"), "origin_proof_methods_unsafe"},
 		{session + "allowedInputKinds", list("human_prompt"), "agent_session_input_kinds_unsafe"},
-		{session + "deniedInputKinds", list("manual_shell", "unknown"), "agent_session_input_kind_human_prompt_not_denied"},
+		{session + "deniedInputKinds", list("manual_shell", "unknown"),
+			"agent_session_input_kind_human_prompt_not_denied"},
 		{"deploymentCertificatePolicy.allowedDeploymentIds", list(), "deployment_certificate_deployment_ids_missing"},
 		{"runtimePolicy.allowedRuntimeIds", list(), ""},
 		{"runtimePolicy.requiredMode", "interactive", "runtime_mode_unsafe"},
@@ -297,7 +298,8 @@ func TestRefusalNamesTheFirstIssues(t *testing.T) {
 func TestDefaultRuntimePolicy(t *testing.T) {
 	open := policy.AuditRuntimePolicy(policy.DefaultRuntimePolicy(policy.RuntimePolicy{}))
 	wantIssues(t, open,
-		"runtime_issuers_missing runtimePolicy.allowedIssuers", "runtime_audiences_missing runtimePolicy.allowedAudiences",
+		"runtime_issuers_missing runtimePolicy.allowedIssuers",
+		"runtime_audiences_missing runtimePolicy.allowedAudiences",
 		"runtime_key_ids_missing runtimePolicy.allowedKeyIds",
 		"trigger_receipt_issuers_missing runtimePolicy.triggerReceiptPolicy.allowedIssuers",
 		"trigger_receipt_audiences_missing runtimePolicy.triggerReceiptPolicy.allowedAudiences",

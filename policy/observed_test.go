@@ -80,7 +80,8 @@ func TestObserve(t *testing.T) {
 			if count(against, policy.ObservedFalse) != lost {
 				t.Errorf("%d observed false, not %d", count(against, policy.ObservedFalse), lost)
 			}
-			check.WantCode(t, policy.Contradicted(against), "deployment_contradicted", "an observation contradicts that")
+			check.WantCode(t, policy.Contradicted(against), "deployment_contradicted",
+				"an observation contradicts that")
 		})
 	}
 }
@@ -118,8 +119,8 @@ func TestControlsRestOn(t *testing.T) {
 		"human": "triggerAcceptsHumanInitiatedEvents originProofAcceptsManualEvents",
 		"keys": "agentSessionCanBeMintedByRuntimeSigner requestProofCanBeMintedByRuntimeSigner " +
 			"requestProofCanBeMintedByGrantSigner requestProofCanBeMintedByPolicyDecisionSigner " +
-			"triggerCanBeMintedByRuntimeSigner originProofCanBeMintedByTriggerSigner originProofCanBeMintedByRuntimeSigner " +
-			"policyDecisionCanBeMintedByRuntimeSigner " +
+			"triggerCanBeMintedByRuntimeSigner originProofCanBeMintedByTriggerSigner " +
+			"originProofCanBeMintedByRuntimeSigner policyDecisionCanBeMintedByRuntimeSigner " +
 			"policyDecisionCanBeMintedByTriggerSigner policyDecisionCanBeMintedByGrantSigner",
 		"apart:runtime_attestation": "agentSessionCanBeMintedByRuntimeSigner requestProofCanBeMintedByRuntimeSigner " +
 			"triggerCanBeMintedByRuntimeSigner " +
@@ -129,8 +130,8 @@ func TestControlsRestOn(t *testing.T) {
 		"apart:trigger_receipt": "originProofCanBeMintedByTriggerSigner policyDecisionCanBeMintedByTriggerSigner",
 	}
 	for purpose, control := range map[string]string{
-		"agent_session": "agentSessionSigner", "request_proof": "requestProofSigner", "runtime_attestation": "runtimeSigner",
-		"trigger_receipt":      "triggerSigner",
+		"agent_session": "agentSessionSigner", "request_proof": "requestProofSigner",
+		"runtime_attestation": "runtimeSigner", "trigger_receipt": "triggerSigner",
 		"trigger_origin_proof": "originProofSigner", "policy_decision": "policyDecisionSigner",
 	} {
 		for _, look := range []string{look.Process, look.Files, look.Custody} {
@@ -178,7 +179,8 @@ func TestSeenTwice(t *testing.T) {
 	file := look.New(look.Files, look.Contradicts, "the key lies in a file").For("request_proof")
 	other := look.New(look.Process, look.Contradicts, "the process can be looked into").For("policy_decision")
 	for _, c := range m.Observe([]look.Observation{file, file, other, file}) {
-		if c.Control == "signerCustodyCertificatesRequired" && !slices.Equal(c.Evidence, []string{file.Seen, other.Seen}) {
+		if c.Control == "signerCustodyCertificatesRequired" &&
+			!slices.Equal(c.Evidence, []string{file.Seen, other.Seen}) {
 			t.Errorf("the evidence is %q", c.Evidence)
 		}
 	}

@@ -168,8 +168,8 @@ func TestCallOf(t *testing.T) {
 		`{}`: {},
 		`{"n":1,"f":1.5,"e":1e2,"large":9223372036854775807,"larger":9223372036854775808,"s":"1","null":null,"list":[1,` +
 			`{"n":2}],"map":{"n":3}}`: {
-			"n": int64(1), "f": 1.5, "e": 100.0, "large": int64(9223372036854775807), "larger": 9223372036854775808.0, "s": "1",
-			"null": nil,
+			"n": int64(1), "f": 1.5, "e": 100.0, "large": int64(9223372036854775807), "larger": 9223372036854775808.0,
+			"s": "1", "null": nil,
 			"list": []any{int64(1), map[string]any{"n": int64(2)}}, "map": map[string]any{"n": int64(3)},
 		},
 	} {

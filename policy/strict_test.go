@@ -15,29 +15,33 @@ import (
 func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	hash := func(c string) string { return strings.Repeat(c, 64) }
 	allowed := func(name string) policy.Allowed {
-		return policy.Allowed{AllowedIssuers: []string{name + "-issuer"}, AllowedAudiences: []string{name + "-audience"},
-			AllowedKeyIDs: []string{name + "-key"}}
+		return policy.Allowed{AllowedIssuers: []string{name + "-issuer"},
+			AllowedAudiences: []string{name + "-audience"},
+			AllowedKeyIDs:    []string{name + "-key"}}
 	}
 	external, hardware := []string{"external_mediator"}, []string{"hardware_backed"}
 	both := []string{"external_mediator", "hardware_backed"}
 	m := gatetest.Example(t)
 	m.DeploymentID = "d"
 	r, d, s := &m.RuntimePolicy, &m.DeploymentCertificatePolicy, &m.AgentSessionReceiptPolicy
-	r.Allowed, r.MaxAttestationAgeMs, r.AllowedRuntimeIDs, r.AllowedKeyCustody = allowed("runtime"), 2_001, []string{"r1"},
+	r.Allowed, r.MaxAttestationAgeMs, r.AllowedRuntimeIDs, r.AllowedKeyCustody = allowed("runtime"), 2_001,
+		[]string{"r1"},
 		hardware
 	r.RequiredPolicyHash, r.RequiredEnvironmentHash, r.AlsoEnvironmentHashes = hash("a"), hash("b"), []string{hash("1")}
 	r.AllowedTriggerKinds, r.DeniedTriggerKinds = []string{"source_event", "scheduled"},
 		[]string{"human_request", "unknown"}
 	receipt, origin := &r.TriggerReceiptPolicy, &r.TriggerReceiptPolicy.OriginProofPolicy
 	receipt.Allowed, receipt.MaxReceiptAgeMs = allowed("receipt"), 2_002
-	receipt.AllowedKinds, receipt.AllowedSources = []string{"autonomous_policy", "scheduled"}, []string{"receipt-source"}
+	receipt.AllowedKinds, receipt.AllowedSources = []string{"autonomous_policy", "scheduled"},
+		[]string{"receipt-source"}
 	receipt.RequiredPayloadHash, receipt.RequiredBindingHash = hash("c"), hash("d")
 	origin.Allowed, origin.MaxProofAgeMs = allowed("origin"), 2_003
 	origin.AllowedKinds, origin.AllowedSources, origin.AllowedVerificationMethods = []string{"source_event"},
 		[]string{"origin-source"}, []string{"queue_claim"}
-	origin.RequiredPayloadHash, origin.RequiredBindingHash, origin.RequiredEvidenceHash = hash("e"), hash("f"), hash("0")
-	d.Allowed, d.MaxCertificateAgeMs, d.AllowedDeploymentIDs, d.RequirePostQuantumSignature = allowed("deployment"), 2_004,
-		[]string{"d", "e"}, true
+	origin.RequiredPayloadHash, origin.RequiredBindingHash, origin.RequiredEvidenceHash = hash("e"), hash("f"),
+		hash("0")
+	d.Allowed, d.MaxCertificateAgeMs, d.AllowedDeploymentIDs, d.RequirePostQuantumSignature = allowed("deployment"),
+		2_004, []string{"d", "e"}, true
 	c := &m.SignerCertificatePolicy
 	c.Allowed, c.MaxCertificateAgeMs, c.AllowedKeyCustody = allowed("registry"), 2_005, both
 	c.MaxRevocationListAgeMs, c.RequirePostQuantumSignature = 2_006, true
@@ -47,7 +51,8 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	s.RequiredPolicyHash, s.RequiredEnvironmentHash = hash("a"), hash("b")
 	m.PolicyDecisionPolicy.Allowed, m.PolicyDecisionPolicy.MaxProofAgeMs, m.PolicyDecisionPolicy.
 		AllowedKeyCustody = allowed("decision"), 2_008, external
-	m.GrantPolicy.Allowed, m.GrantPolicy.MaxProofAgeMs, m.GrantPolicy.AllowedKeyCustody = allowed("grant"), 2_009, hardware
+	m.GrantPolicy.Allowed, m.GrantPolicy.MaxProofAgeMs, m.GrantPolicy.AllowedKeyCustody = allowed("grant"), 2_009,
+		hardware
 	m.RequestProofPolicy.Allowed, m.RequestProofPolicy.MaxProofAgeMs, m.RequestProofPolicy.AllowedKeyCustody = allowed(
 		"request"), 2_010, both
 	i := m.InteractionReceiptPolicy
@@ -58,9 +63,11 @@ func TestStrictDemandsWhatTheManifestSays(t *testing.T) {
 	bot := m.WebBotAuthPolicy
 	bot.Allowed, bot.MaxDirectoryAgeMs, bot.AllowedKeyCustody = allowed("bot"), 2_017, both
 	a, statements := m.AutonomyPolicy, m.AgentStatementPolicy
-	a.Allowed, a.MaxReputationAgeMs, a.AllowedKeyCustody, a.ScoringHash = allowed("autonomy"), 2_015, external, hash("9")
+	a.Allowed, a.MaxReputationAgeMs, a.AllowedKeyCustody, a.ScoringHash = allowed("autonomy"), 2_015, external,
+		hash("9")
 	a.RequireVerification, a.AllowDegraded = true, true
-	statements.Allowed, statements.MaxStatementAgeMs, statements.AllowedKeyCustody = allowed("statement"), 2_016, hardware
+	statements.Allowed, statements.MaxStatementAgeMs, statements.AllowedKeyCustody = allowed("statement"), 2_016,
+		hardware
 	m.MaxChallengeAgeMs, m.CapabilityTTLMs, m.MaxCapabilityAgeMs = 2_011, 2_012, 2_013
 
 	got, err := m.Strict()
@@ -178,9 +185,11 @@ func TestCheckTrigger(t *testing.T) {
 	whole := func() args {
 		a := args{proof: h("proof"), bindingHash: h("binding")}
 		a.o = evidence.TriggerOriginProof{BindingHash: a.bindingHash, EventID: "e", EvidenceHash: h("evidence"),
-			EvidenceID: "i", Kind: "scheduled", PayloadHash: h("payload"), Source: "s", VerificationMethod: "scheduler_lock"}
-		a.r = evidence.TriggerReceipt{BindingHash: a.bindingHash, EventID: "e", Kind: "scheduled", OriginProofHash: a.proof,
-			PayloadHash: h("payload"), Source: "s"}
+			EvidenceID: "i", Kind: "scheduled", PayloadHash: h("payload"), Source: "s",
+			VerificationMethod: "scheduler_lock"}
+		a.r = evidence.TriggerReceipt{BindingHash: a.bindingHash, EventID: "e", Kind: "scheduled",
+			OriginProofHash: a.proof,
+			PayloadHash:     h("payload"), Source: "s"}
 		a.s.Origin = policy.OriginExpected{Kinds: []string{"scheduled"}, Sources: []string{"s"},
 			Methods: []string{"scheduler_lock"}}
 		a.s.Receipt = policy.ReceiptExpected{Kinds: []string{"scheduled"}, Sources: []string{"s"}}

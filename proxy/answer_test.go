@@ -93,7 +93,8 @@ func TestAnswersInTheAPIsOwnWords(t *testing.T) {
 			body := string(raw)
 			eventually(t, func() bool { r, _ := p.record.last(); return r.State.Outcome() }, "no outcome")
 			r, _ := p.record.last()
-			if made != 1 || r.State != ledger.StateForwarded || r.Code != tt.code || (r.Answer == nil) != (tt.code != "") {
+			if made != 1 || r.State != ledger.StateForwarded || r.Code != tt.code ||
+				(r.Answer == nil) != (tt.code != "") {
 				t.Errorf("%d made; %s %s: %s, %v", made, r.State, r.Code, r.Reason, r.Answer)
 			}
 			if tt.code == "" {
@@ -149,8 +150,10 @@ func TestSignedAnswersKeepCredentialsOutOfRecords(t *testing.T) {
 				}
 				asked := &httpsig.Message{Method: r.Method, Header: r.Header,
 					Target: &url.URL{Scheme: "https", Host: r.Host, Path: r.URL.Path, RawQuery: tt.query}}
-				must(t, httpsig.Sign(&httpsig.Message{Status: http.StatusOK, Header: w.Header(), Request: asked}, "actionproof",
-					append(gate.AnswerComponents(), tt.also...), httpsig.Params{Created: time.Now(), Tag: gate.AnswerTag}, private))
+				must(t, httpsig.Sign(&httpsig.Message{Status: http.StatusOK, Header: w.Header(), Request: asked},
+					"actionproof",
+					append(gate.AnswerComponents(), tt.also...),
+					httpsig.Params{Created: time.Now(), Tag: gate.AnswerTag}, private))
 			}, func(_ *PipelineOptions, actions []rules.Action) {
 				actions[0].Credential, actions[0].TakesPart = tt.credential, true
 				actions[0].AnswerKeys = httpsig.Keys{httpsig.KeyID(public): public}

@@ -31,7 +31,8 @@ func TestHostileAnswers(t *testing.T) {
 		{"two lengths", "", []string{":status", "200", "content-length", "3", "content-length", "10"}, 200,
 			ledger.StateForwarded},
 		{"a length that is none", "", []string{":status", "200", "content-length", "+10"}, 200, ledger.StateForwarded},
-		{"the id of a record", "", []string{":status", "200", "actionproof-post", "post_1"}, 200, ledger.StateForwarded},
+		{"the id of a record", "", []string{":status", "200", "actionproof-post", "post_1"}, 200,
+			ledger.StateForwarded},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			up := framesUpstream(t, answering(t, test.header...))
@@ -145,7 +146,8 @@ func answering(t *testing.T, header ...string) func(*xhttp2.Framer, uint32) {
 			must(t, fields.WriteField(hpack.HeaderField{Name: header[i], Value: header[i+1]}))
 		}
 		// Either fails if the test has closed the connection.
-		_ = framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
+		_ = framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(),
+			EndHeaders: true})
 		_ = framer.WriteData(stream, true, []byte("ten bytes."))
 	}
 }

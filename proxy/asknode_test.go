@@ -273,8 +273,8 @@ func TestChallengeRefused(t *testing.T) {
 			1, keeping, strings.Replace(commit, nonce, "other", 1), ""},
 		"a reveal": {2, says("", refused), reveal, "rate_limited"},
 		"a reveal that is only a commitment": {
-			2, says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+hash+`","commitment_revealed":false}`, nil), reveal,
-			"node_unavailable"},
+			2, says(`{"challenge_nonce":"`+nonce+`","commitment_hash":"`+hash+`","commitment_revealed":false}`, nil),
+			reveal, "node_unavailable"},
 		"a reveal of something else, to which the node says yes": {
 			2, keeping, strings.Replace(reveal, salt, "B"+salt[1:], 1), ""},
 	} {

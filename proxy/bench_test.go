@@ -167,7 +167,8 @@ func BenchmarkReceipt(b *testing.B) {
 				name     string
 				pipeline *Pipeline
 				cpu      time.Duration
-			}{{"plain", pipeline(nil, nil), 0}, {"plain-beside", pipeline(nil, keeper), 0}, {"observed", pipeline(chat, nil), 0},
+			}{{"plain", pipeline(nil, nil), 0}, {"plain-beside", pipeline(nil, keeper), 0},
+				{"observed", pipeline(chat, nil), 0},
 				{"receipt", pipeline(chat, keeper), 0}}
 			calls := 0
 			b.ResetTimer()

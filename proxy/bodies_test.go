@@ -89,7 +89,8 @@ func TestBodiesThatTheHashWouldNotCover(t *testing.T) {
 	const head = "POST /posts HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\nContent-Type: application/json\r\n"
 	for _, tt := range []struct{ name, request, code string }{
 		{"trailers that are announced",
-			head + "Transfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n2\r\n{}\r\n0\r\nX-A: b\r\n\r\n", "request_malformed"},
+			head + "Transfer-Encoding: chunked\r\nTrailer: X-A\r\n\r\n2\r\n{}\r\n0\r\nX-A: b\r\n\r\n",
+			"request_malformed"},
 		{"a body that breaks off", head + "Content-Length: 10\r\n\r\n{}", "content_incomplete"},
 		{"a chunk that is none", head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n", "request_malformed"},
 	} {
@@ -183,7 +184,8 @@ func TestStalledAnswerKeepsNoTurn(t *testing.T) {
 		r.pipeline.ServeHTTP(w,
 			q.WithContext(intercept.WithRoute(q.Context(), intercept.Route{Target: target})))
 	}
-	first := &stalled{ResponseRecorder: httptest.NewRecorder(), offered: make(chan struct{}), taken: make(chan struct{})}
+	first := &stalled{ResponseRecorder: httptest.NewRecorder(), offered: make(chan struct{}),
+		taken: make(chan struct{})}
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	defer close(first.taken)

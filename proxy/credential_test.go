@@ -33,7 +33,8 @@ func TestHeadersOfAnAction(t *testing.T) {
 	credential, err := newCredential("X-Vendor-Token", "Bearer ", fixed(secretToken))
 	must(t, err)
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) {
-		actions[0].Headers, actions[3].Headers, actions[3].Credential = []string{"If-Match", "X-Kept"}, []string{}, credential
+		actions[0].Headers, actions[3].Headers, actions[3].Credential = []string{"If-Match", "X-Kept"}, []string{},
+			credential
 	})
 	usual := []string{"Accept", "*/*", "User-Agent", "sdk", "Authorization", "Bearer mine", "Idempotency-Key", "1",
 		"Connection", "X-Kept", "Traceparent", "00", "Sec-Fetch-Mode", "cors"}
@@ -224,8 +225,8 @@ func TestCookiesForACredential(t *testing.T) {
 	}{{"POST", "/posts", 0}, {"PUT", "/inference", 0}, {"GET", "/x", 2}} {
 		if resp, _ := p.send(tt.method, tt.path, "{}"); resp.StatusCode != http.StatusOK ||
 			len(resp.Cookies()) != tt.cookies || len(resp.Trailer) > 0 {
-			t.Errorf("%s %s: status %d, %d cookies, trailers %v", tt.method, tt.path, resp.StatusCode, len(resp.Cookies()),
-				resp.Trailer)
+			t.Errorf("%s %s: status %d, %d cookies, trailers %v", tt.method, tt.path, resp.StatusCode,
+				len(resp.Cookies()), resp.Trailer)
 		}
 	}
 }

@@ -26,7 +26,8 @@ func newKeyedRig(t *testing.T, up *httptest.Server, log *zap.Logger) *postRig {
 		post := matching(t, base+"/posts", "POST")
 		keyed := matching(t, base+"/**", "GET", "HEAD", "PUT")
 		actions[0].Match = post
-		o.Rules = rulesFor(t, actions[:1], []rules.Egress{{Name: "keyed", Match: keyed, Credential: actions[0].Credential}})
+		o.Rules = rulesFor(t, actions[:1],
+			[]rules.Egress{{Name: "keyed", Match: keyed, Credential: actions[0].Credential}})
 		o.Transport, o.Log = newTestTransport(t, up), log
 	})
 	p.base = "https://" + at(0, up)
@@ -162,12 +163,13 @@ func TestAnswersToACredential(t *testing.T) {
 				defer up.Close()
 				p := newKeyedRig(t, up.Server, zap.NewNop())
 				p.client = p.rig.Client(inner)
-				asked := []string{"Accept-Encoding", "gzip, br", "Range", "bytes=0-9", "If-Range", `"a"`, "Accept-Charset",
-					"utf-16"}
+				asked := []string{"Accept-Encoding", "gzip, br", "Range", "bytes=0-9", "If-Range", `"a"`,
+					"Accept-Charset", "utf-16"}
 				resp, body := p.send("GET", "/x", "", asked...)
 				if resp.StatusCode != 200 || body != strings.Repeat("aB3-", 50000)+secretToken[:20] ||
 					resp.Trailer.Get("X-Sum") != "1" || resp.Header.Get("X-Asked") != "identity" {
-					t.Errorf("status %d, %d bytes, header %v, trailers %v", resp.StatusCode, len(body), resp.Header, resp.Trailer)
+					t.Errorf("status %d, %d bytes, header %v, trailers %v", resp.StatusCode, len(body), resp.Header,
+						resp.Trailer)
 				}
 				if resp, _ := p.send("HEAD", "/x", "", asked...); resp.StatusCode != 200 ||
 					resp.Header.Get("X-Asked") != "identity" {

@@ -49,7 +49,8 @@ var unknown = map[string]func(p *Pipeline, authorization string) string{
 	},
 	"a tunnel": func(p *Pipeline, authorization string) string {
 		target := upstream.Target{Scheme: "https", Host: "a.example", Port: 443}
-		ctx := intercept.WithRoute(context.Background(), intercept.Route{Target: target, ProxyAuthorization: authorization})
+		ctx := intercept.WithRoute(context.Background(),
+			intercept.Route{Target: target, ProxyAuthorization: authorization})
 		p.Refused(ctx, target, refusal.New("target_mismatch", "another host"))
 		return ""
 	},
@@ -111,11 +112,13 @@ func TestUnknownCallers(t *testing.T) {
 				_ = logs.TakeAll()
 				time.Sleep(flood.Window)
 				synctest.Wait()
-				if said := logs.TakeAll(); len(said) != 1 || said[0].Message != "calls of unknown callers left no record" ||
+				if said := logs.TakeAll(); len(said) != 1 ||
+					said[0].Message != "calls of unknown callers left no record" ||
 					said[0].ContextMap()["calls"] != int64(calls-3) {
 					t.Errorf("the log says %+v", said)
 				}
-				p = l.succeed(Load{Unknown: 3}, func(o *PipelineOptions) { o.After = p }) // a reload begins no new minute
+				// a reload begins no new minute
+				p = l.succeed(Load{Unknown: 3}, func(o *PipelineOptions) { o.After = p })
 				before := records()
 				call(p, stranger)
 				call(p, stranger)
@@ -210,7 +213,8 @@ func TestFloodOfASession(t *testing.T) {
 						said += line.ContextMap()["calls"].(int64)
 					}
 					if left := leftOut(t, registry); int64(left) != said || said < int64(tt.sessions*tt.calls-n) {
-						t.Errorf("%d calls were left out, the log says %d and the metric %g", tt.sessions*tt.calls-n, said, left)
+						t.Errorf("%d calls were left out, the log says %d and the metric %g", tt.sessions*tt.calls-n,
+							said, left)
 					}
 				})
 			})

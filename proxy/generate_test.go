@@ -182,8 +182,10 @@ func TestGenerateFailures(t *testing.T) {
 	}{
 		"an error of OpenAI": {
 			answer(429, jsonType,
-				`{"error":{"message":"slow down, `+secretText+`","type":"requests","code":"rate_limit_exceeded"}}`, "Retry-After",
-				"7"), "generate_refused", `{"status":429,"code":"rate_limit_exceeded","message":"slow down, ` + secretText + `"}`},
+				`{"error":{"message":"slow down, `+secretText+`","type":"requests","code":"rate_limit_exceeded"}}`,
+				"Retry-After",
+				"7"), "generate_refused", `{"status":429,"code":"rate_limit_exceeded","message":"slow down, ` +
+				secretText + `"}`},
 		"an error of Anthropic": {
 			answer(529, jsonType, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`),
 			"generate_refused", `{"status":529,"code":"overloaded_error","message":"Overloaded"}`},
@@ -192,8 +194,9 @@ func TestGenerateFailures(t *testing.T) {
 		"an error page": {answer(502, "text/html", `<html>`), "generate_refused", `{"status":502}`},
 		"a long error": {answer(400, jsonType, `{"error":{"message":"`+strings.Repeat("é", 600)+`"}}`),
 			"generate_refused", `{"status":400,"message":"` + strings.Repeat("é", 512) + `"}`},
-		"an error without end": {answer(500, jsonType, strings.Repeat("x", 1<<20)), "generate_refused", `{"status":500}`},
-		"no content":           {answer(204, jsonType, ""), "generate_refused", `{"status":204}`},
+		"an error without end": {answer(500, jsonType, strings.Repeat("x", 1<<20)), "generate_refused",
+			`{"status":500}`},
+		"no content": {answer(204, jsonType, ""), "generate_refused", `{"status":204}`},
 		"a redirect": {answer(307, jsonType, "", "Location", "https://elsewhere.example.com/"),
 			"generate_refused", `{"status":307}`},
 		"the credential": {answer(401, jsonType, `{"error":{"message":"`+secretToken+` is wrong"}}`),

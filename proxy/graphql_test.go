@@ -97,20 +97,23 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 			header                   []string
 			want                     string
 		}{
-			{"a mutation that no rule names", "POST", "/graphql", `{"query":"mutation { deleteRepository(input: {}) { id } }"}`,
-				nil, "action_unmatched"},
+			{"a mutation that no rule names", "POST", "/graphql",
+				`{"query":"mutation { deleteRepository(input: {}) { id } }"}`, nil, "action_unmatched"},
 			{"a batch", "POST", "/graphql", "[" + viewer + "]", nil, "message_malformed"},
 			{"a persisted query", "POST", "/graphql", `{"extensions":{"persistedQuery":{}}}`, nil, "graphql_refused"},
 			{"a subscription", "POST", "/graphql", `{"query":"subscription { a }"}`, nil, "action_unmatched"},
-			{"two types", "POST", "/graphql", viewer, []string{"Content-Type", "application/graphql"}, "content_malformed"},
+			{"two types", "POST", "/graphql", viewer, []string{"Content-Type", "application/graphql"},
+				"content_malformed"},
 			{"no document", "POST", "/graphql", "", []string{"Content-Type", "application/json"}, "message_malformed"},
 			{"a document in the URL", "POST", "/graphql" + mutation, comment, nil, "override_refused"},
 			{"a mutation by GET", "GET", "/graphql" + mutation, "", nil, "graphql_refused"},
 			{"one with a body", "GET", "/graphql" + mutation, comment, nil, "message_malformed"},
 			{"another spelling of the path", "GET", "/graphql/" + mutation, "", nil, "request_malformed"},
 			{"in capitals", "GET", "/GraphQL" + mutation, "", nil, "request_malformed"},
-			{"a compressed body", "POST", "/graphql", viewer, []string{"Content-Encoding", "gzip"}, "content_malformed"},
-			{"a WebSocket", "GET", "/graphql", "", []string{"Connection", "Upgrade", "Upgrade", "websocket"}, "egress_denied"},
+			{"a compressed body", "POST", "/graphql", viewer, []string{"Content-Encoding", "gzip"},
+				"content_malformed"},
+			{"a WebSocket", "GET", "/graphql", "", []string{"Connection", "Upgrade", "Upgrade", "websocket"},
+				"egress_denied"},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
 				p.T = t
@@ -128,7 +131,8 @@ func TestGraphQLThatIsRefused(t *testing.T) {
 		Errors []struct{ Message string }
 	}
 	if err := json.Unmarshal([]byte(text), &d); err != nil || resp.Header.Get("Content-Type") != "application/json" ||
-		len(d.Errors) != 1 || !strings.HasPrefix(d.Errors[0].Message, "action_unmatched: no rule names the query viewer") {
+		len(d.Errors) != 1 || !strings.HasPrefix(d.Errors[0].Message,
+		"action_unmatched: no rule names the query viewer") {
 		t.Errorf("got %v %s", resp.Header, text)
 	}
 	p.wantLast(1, ledger.Record{Message: "query viewer", Code: "action_unmatched", ID: d.Post})
@@ -204,16 +208,18 @@ func TestGraphQLRulesThatAreRefused(t *testing.T) {
 		{"one field twice", []rules.Action{mutation("a", "x"), mutation("b", "x")}, nil, "name the mutation x"},
 		{"queries twice", nil, []rules.Egress{query, again}, "one of them names every field"},
 		{"a plain POST", []rules.Action{mutation("a", "x")},
-			[]rules.Egress{{Name: "p", Match: at("https://api.example.com/{any}", "POST")}}, "spellings of an action's path"},
+			[]rules.Egress{{Name: "p", Match: at("https://api.example.com/{any}", "POST")}},
+			"spellings of an action's path"},
 		{"a plain POST over queries", nil,
 			[]rules.Egress{query, {Name: "p", Match: at("https://api.example.com/**", "POST")}},
 			"spellings of an egress rule's path"},
-		{"a plain GET there", []rules.Action{mutation("a", "x")}, []rules.Egress{{Name: "p", Match: at(endpoint, "GET")}},
-			"same path pattern"},
+		{"a plain GET there", []rules.Action{mutation("a", "x")},
+			[]rules.Egress{{Name: "p", Match: at(endpoint, "GET")}}, "same path pattern"},
 		{"a WebSocket there", []rules.Action{mutation("a", "x")},
 			[]rules.Egress{{Name: "w", Match: at(endpoint, "GET"), WebSocket: true}}, "is about messages"},
 		{"a WebSocket of the host", []rules.Action{mutation("a", "x")},
-			[]rules.Egress{{Name: "w", Match: at("https://api.example.com/**", "GET"), WebSocket: true}}, "is about messages"},
+			[]rules.Egress{{Name: "w", Match: at("https://api.example.com/**", "GET"), WebSocket: true}},
+			"is about messages"},
 		{"a WebSocket of the domain", nil,
 			[]rules.Egress{query, {Name: "w", Match: at("https://*.example.com/**", "GET"), WebSocket: true}},
 			"is about messages"},

@@ -187,8 +187,8 @@ func TestHeadersOnly(t *testing.T) {
 			const streams = 40
 			for i := range streams {
 				f.Send(fmt.Sprintf(
-					"HEADERS %d\n :method: %s\n :scheme: https\n :authority: %s\n :path: %s\n content-type: application/json\n "+
-						"content-length: 2\n",
+					"HEADERS %d\n :method: %s\n :scheme: https\n :authority: %s\n :path: %s\n content-type: "+
+						"application/json\n content-length: 2\n",
 					1+2*i, line[0], at(0, p.upstream), line[1]))
 			}
 			eventually(t, func() bool {

@@ -77,7 +77,8 @@ func newReceiptsRig(t testing.TB, answer http.HandlerFunc) *receiptsRig {
 	r := &receiptsRig{ledger: &faultyLedger{Queue: ledger.NewQueue(store, func(ledger.Record, error) {})},
 		key: &faultyKey{Issuer: issuer}}
 	keeper, err := receipts.New(t.Context(), receipts.Options{
-		Issuer: r.key, Ledger: r.ledger, Owner: strings.Repeat("o", 43), Agent: "agent", Runtime: "worker-1", Now: time.Now,
+		Issuer: r.key, Ledger: r.ledger, Owner: strings.Repeat("o", 43), Agent: "agent", Runtime: "worker-1",
+		Now: time.Now,
 		Log: zap.NewNop(),
 	})
 	must(t, err)
@@ -253,7 +254,8 @@ func TestHandedOver(t *testing.T) {
 	}
 	for _, c := range r.chain(t, 2) {
 		if handed := c.Timing.ResponseSent != 0; handed != (c.Model.Model == "whole") {
-			t.Errorf("the answer that was %s was handed over at %d: %s", c.Model.Model, c.Timing.ResponseSent, c.Outcome)
+			t.Errorf("the answer that was %s was handed over at %d: %s", c.Model.Model, c.Timing.ResponseSent,
+				c.Outcome)
 		}
 	}
 }
@@ -265,7 +267,8 @@ func TestWhatDidNotGoOut(t *testing.T) {
 	at := func(url string) match.Match { return matching(t, url, "POST") }
 	r.reload(rules.Egress{Name: "model", Match: at(r.base + "/v1/chat/completions"), Observe: chat},
 		rules.Egress{Name: "away", Match: at("https://nowhere.example.com/v1/chat/completions"), Observe: chat},
-		rules.Egress{Name: "mcp", Match: at("https://nowhere.example.com/mcp"), MCP: &mcp.Rule{Tools: []string{"look"}}},
+		rules.Egress{Name: "mcp", Match: at("https://nowhere.example.com/mcp"),
+			MCP: &mcp.Rule{Tools: []string{"look"}}},
 		rules.Egress{Name: "other", Match: at("https://nowhere.example.com/other")})
 	for _, call := range []struct{ path, body string }{
 		{"/mcp", toolCall("look")}, {"/v1/chat/completions", askModel}, {"/other", "{}"},
@@ -280,7 +283,8 @@ func TestWhatDidNotGoOut(t *testing.T) {
 	chain := r.chain(t, 3)
 	if failed := chain[0]; failed.Outcome != interaction.OutcomeFailed || failed.RelayedCount != 0 ||
 		failed.Session.Calls != 0 {
-		t.Errorf("the call that had no connection: %s, relayed %+v, %+v", failed.Outcome, failed.Relayed, failed.Session)
+		t.Errorf("the call that had no connection: %s, relayed %+v, %+v", failed.Outcome, failed.Relayed,
+			failed.Session)
 	}
 	if end := chain[2].Session; end.Calls != 1 || end.CallsObserved != 1 || end.BytesOut != int64(len(askModel)) ||
 		end.BytesOutObserved != end.BytesOut {

@@ -349,7 +349,8 @@ func newRoles(t testing.TB, sessions *session.Set, record *memoryRecord) (*fakeR
 
 func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOptions, []rules.Action)) *postRig {
 	t.Helper()
-	p := &postRig{sessions: session.NewSet(time.Now), record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
+	p := &postRig{sessions: session.NewSet(time.Now),
+		record: &memoryRecord{t: t, posts: make(map[string]ledger.Record)}}
 	p.upstream = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var raw []byte
 		if r.Header.Get("X-Unread") == "" { // the answer reads the request itself
@@ -389,7 +390,8 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 		p.pipeline, err = NewPipeline(o)
 		must(t, err)
 		p.handler = NewHandler(p.pipeline)
-		po.Handler, po.Connect, po.Refuse, po.Refused = p.handler, p.handler.Connect, p.handler.Refuse, p.handler.Refused
+		po.Handler, po.Connect, po.Refuse, po.Refused = p.handler, p.handler.Connect, p.handler.Refuse,
+			p.handler.Refused
 	}, p.upstream)
 	p.session = p.sessions.OpenStanding(trigger.Event{ID: "evt_1", Kind: evidence.TriggerSourceEvent, Source: "github"},
 		"worker-1", "")
@@ -486,7 +488,8 @@ func (p *postRig) wantLast(n int, want ledger.Record) ledger.Record {
 	wanted, has := reflect.ValueOf(want), reflect.ValueOf(rec)
 	same := got == n && rec.Code == want.Code
 	for i := range wanted.NumField() {
-		same = same && (wanted.Field(i).IsZero() || reflect.DeepEqual(wanted.Field(i).Interface(), has.Field(i).Interface()))
+		same = same && (wanted.Field(i).IsZero() || reflect.DeepEqual(wanted.Field(i).Interface(),
+			has.Field(i).Interface()))
 	}
 	if !same {
 		p.T.Errorf("%d records, the last %+v, want %d, %+v", got, rec, n, want)

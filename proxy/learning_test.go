@@ -30,8 +30,9 @@ func newLearningRig(t *testing.T, change func(*PipelineOptions)) *postRig {
 			created(w, r)
 		}
 	}, func(o *PipelineOptions, actions []rules.Action) {
-		o.Rules = rulesFor(t, actions[:1], []rules.Egress{{Name: "keyed", Match: matchAt(actions[0], "/inference", "PUT"),
-			Credential: actions[0].Credential}})
+		o.Rules = rulesFor(t, actions[:1],
+			[]rules.Egress{{Name: "keyed", Match: matchAt(actions[0], "/inference", "PUT"),
+				Credential: actions[0].Credential}})
 		if change != nil {
 			change(o)
 		}
@@ -42,7 +43,8 @@ func newLearningRig(t *testing.T, change func(*PipelineOptions)) *postRig {
 
 func (p *postRig) wantUnused() {
 	p.T.Helper()
-	if rec, _ := p.record.last(); len(rec.Artifacts) > 0 || p.roles.decided.ChallengeID != "" || len(p.record.keys) > 0 {
+	if rec, _ := p.record.last(); len(rec.Artifacts) > 0 || p.roles.decided.ChallengeID != "" ||
+		len(p.record.keys) > 0 {
 		p.T.Errorf("a learning session made evidence: %+v", rec)
 	}
 }

@@ -348,7 +348,8 @@ func TestOverloadedAnswer(t *testing.T) {
 	<-entered
 	c := p.MustTunnel(at(0, p.upstream))
 	_, err := fmt.Fprintf(c,
-		"POST /posts HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n", at(0, p.upstream))
+		"POST /posts HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n",
+		at(0, p.upstream))
 	must(t, err)
 	resp := readRaw(t, bufio.NewReader(c), "POST")
 	if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") != "1" || !resp.Close {

@@ -51,7 +51,8 @@ func TestLogOfCalls(t *testing.T) {
 				}
 				return
 			}
-			if len(lines) != 1 || lines[0].ContextMap()["code"] != tt.code || lines[0].ContextMap()["method"] != tt.method {
+			if len(lines) != 1 || lines[0].ContextMap()["code"] != tt.code ||
+				lines[0].ContextMap()["method"] != tt.method {
 				t.Errorf("the lines are %+v", lines)
 			}
 			_ = logged.TakeAll()

@@ -141,8 +141,8 @@ func TestMCPDifferential(t *testing.T) {
 		if called := len(got) == 1 &&
 			got[0] == "tools/call create_issue"; called != (rec.Flow == flowPost && len(got) == 1) ||
 			rec.Result == string(mcp.ResultOK) && len(got) != 1 {
-			t.Errorf("%s is recorded as %s with the result %s, and the server has understood %q: %s", body, rec.Flow, rec.Result,
-				got, answer)
+			t.Errorf("%s is recorded as %s with the result %s, and the server has understood %q: %s", body, rec.Flow,
+				rec.Result, got, answer)
 		}
 	}
 	if passed < 200 {

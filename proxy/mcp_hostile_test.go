@@ -89,7 +89,8 @@ func TestMCPStreamUnderAnotherRule(t *testing.T) {
 	r := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
 		actions[0].Match = matchAt(actions[0], "/mcp", "POST")
 		actions[0].MCP = &mcp.Rule{Tools: []string{"create_issue"}, Post: true}
-		o.Rules = rulesFor(t, actions[:1], []rules.Egress{{Name: "reads", Match: matchAt(actions[0], "/**", "GET", "HEAD")}})
+		o.Rules = rulesFor(t, actions[:1],
+			[]rules.Egress{{Name: "reads", Match: matchAt(actions[0], "/**", "GET", "HEAD")}})
 	})
 	r.wantRefused("mcp_method_refused", "GET", "/mcp", "")
 	if resp, _ := r.send("HEAD", "/mcp", ""); resp.StatusCode != http.StatusForbidden {
@@ -151,7 +152,8 @@ func TestMCPOneIDTwice(t *testing.T) {
 	}
 	close(hold)
 	<-done
-	if rec := r.wantRecord(t, "tools/call create_issue", ""); rec.State != ledger.StateRefused || len(rec.Artifacts) > 0 {
+	if rec := r.wantRecord(t, "tools/call create_issue", ""); rec.State != ledger.StateRefused ||
+		len(rec.Artifacts) > 0 {
 		t.Errorf("%+v", rec)
 	}
 	r.wantRecord(t, "tools/call get_issue", "ok")

@@ -284,7 +284,8 @@ func TestMCPWithTheSDK(t *testing.T) {
 	for i, version := range mcp.Versions {
 		for _, asJSON := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s json=%t", version, asJSON), func(t *testing.T) {
-				r := newMCPRig(t, &sdk.StreamableHTTPOptions{JSONResponse: asJSON, Stateless: version == mcp.Versions[0]}, nil)
+				r := newMCPRig(t, &sdk.StreamableHTTPOptions{JSONResponse: asJSON,
+					Stateless: version == mcp.Versions[0]}, nil)
 				r.client = r.Client([]protocol{http1, http2}[i%2])
 				s := r.connect(t, version)
 				if got := s.InitializeResult().ProtocolVersion; got != version {
@@ -319,8 +320,8 @@ func TestMCPWithTheSDK(t *testing.T) {
 				before := r.calls.Load()
 				_, err = callTool(t, s, "delete_repo", "c")
 				d := wantShown(t, err, "action_unmatched")
-				if rec := r.wantRecord(t, "tools/call delete_repo", ""); rec.State != ledger.StateRefused || rec.ID != d.Post ||
-					r.calls.Load() != before {
+				if rec := r.wantRecord(t, "tools/call delete_repo", ""); rec.State != ledger.StateRefused ||
+					rec.ID != d.Post || r.calls.Load() != before {
 					t.Errorf("%+v", rec)
 				}
 				r.roles.fail["decision"] = errors.New("away")

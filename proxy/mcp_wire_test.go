@@ -63,7 +63,8 @@ func TestMCPRefusals(t *testing.T) {
 		status, code int
 		id, problem  string
 	}{
-		{"a method", `{"jsonrpc":"2.0","id":"a\"b","method":"tasks/get"}`, nil, 200, -32601, `"a\"b"`, "mcp_method_refused"},
+		{"a method", `{"jsonrpc":"2.0","id":"a\"b","method":"tasks/get"}`, nil, 200, -32601, `"a\"b"`,
+			"mcp_method_refused"},
 		{"a header", toolCall("create_issue"), []string{"Mcp-Method", "ping"}, 400, -32020, "7", "mcp_header_mismatch"},
 		{"a revision", toolCall("create_issue"), []string{"Mcp-Protocol-Version", "1900-01-01"}, 400, -32022, "7",
 			"mcp_version_unsupported"},
@@ -73,7 +74,8 @@ func TestMCPRefusals(t *testing.T) {
 		{"two readings", strings.Replace(toolCall("get_issue"), "{", `{"ID":8,`, 1), nil, 400, -32600, "",
 			"message_ambiguous"},
 		{"no message", `{}`, nil, 400, -32600, "", "message_malformed"},
-		{"a notification", `{"jsonrpc":"2.0","method":"notifications/other"}`, nil, 403, -32601, "", "mcp_method_refused"},
+		{"a notification", `{"jsonrpc":"2.0","method":"notifications/other"}`, nil, 403, -32601, "",
+			"mcp_method_refused"},
 		{"an answer", `{"jsonrpc":"2.0","id":7,"result":{}}`, nil, 403, 403, "", "mcp_answer_unasked"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,8 +100,8 @@ func TestMCPRefusals(t *testing.T) {
 			must(t, json.Unmarshal([]byte(body), &got))
 			rec, _ := r.record.last()
 			e := got.Error
-			if resp.StatusCode != tt.status || resp.Header.Get("Content-Type") != "application/json" || got.Version != "2.0" ||
-				string(got.ID) != tt.id ||
+			if resp.StatusCode != tt.status || resp.Header.Get("Content-Type") != "application/json" ||
+				got.Version != "2.0" || string(got.ID) != tt.id ||
 				e.Code != tt.code || e.Data.Code != tt.problem || e.Data.Post != rec.ID ||
 				!strings.HasPrefix(e.Message, tt.problem+": ") {
 				t.Errorf("got %s %s", resp.Status, body)
@@ -147,7 +149,8 @@ func TestMCPOnTheWay(t *testing.T) {
 	if m := r.roles.decided.Call.Message; m == nil || m.MCP.Arguments != nil {
 		t.Errorf("too many arguments went to the control plane: %d bytes", len(m.MCP.Arguments))
 	}
-	for method, want := range map[string]int{"GET": http.StatusBadGateway, "DELETE": http.StatusOK} { // JSON is no stream
+	// JSON is no stream
+	for method, want := range map[string]int{"GET": http.StatusBadGateway, "DELETE": http.StatusOK} {
 		if resp, _ := r.send(method, "/mcp", ""); resp.StatusCode != want {
 			t.Errorf("%s: %s", method, resp.Status)
 		}
@@ -239,7 +242,8 @@ func TestMCPUnreadableLists(t *testing.T) {
 	for kind, body := range map[string]string{"application/json": "{", "text/event-stream": "data: {\n\n"} {
 		r := toolRig(t, answerWith(kind, body), nil)
 		resp := r.start(t.Context(), "POST", "/mcp", `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, both...)
-		if said, _ := io.ReadAll(resp.Body); !strings.Contains(string(said), `{"jsonrpc":"2.0","id":7,"error":{"code":502,`) {
+		if said, _ := io.ReadAll(resp.Body); !strings.Contains(string(said),
+			`{"jsonrpc":"2.0","id":7,"error":{"code":502,`) {
 			t.Errorf("%s: the client reads %q", kind, said)
 		}
 		if rec := r.wantRecord(t, "tools/list", "unseen"); rec.Code != "mcp_answer_unread" {

@@ -231,8 +231,8 @@ func TestModelBytes(t *testing.T) {
 			taken := p.pipeline.bodies.Answers(p.session.ID)
 			must(t, taken.Take((64<<20-tt.budget)/2)) // a session may hold half
 			defer taken.Free()
-			resp, got := p.send("POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"`+secretText+`"}]}`,
-				"Accept-Encoding", "gzip, br")
+			resp, got := p.send("POST", "/v1/chat/completions",
+				`{"messages":[{"role":"user","content":"`+secretText+`"}]}`, "Accept-Encoding", "gzip, br")
 			if got != tt.body || resp.Header.Get("Content-Encoding") != tt.encoding {
 				t.Errorf("the answer has %d bytes, want %d; encoding %q", len(got), len(tt.body),
 					resp.Header.Get("Content-Encoding"))

@@ -83,8 +83,8 @@ func TestWhoEndedTheStream(t *testing.T) {
 			interaction.NotMeasured},
 		"left after the usage": {[]string{finished, usage}, true, false, interaction.OutcomeLeft,
 			interaction.NotMeasured},
-		"left after the end of the stream": {[]string{finished, usage, "[DONE]"}, true, false, interaction.OutcomeCompleted,
-			interaction.Declared(6)},
+		"left after the end of the stream": {[]string{finished, usage, "[DONE]"}, true, false,
+			interaction.OutcomeCompleted, interaction.Declared(6)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReceiptsRig(t, func(w http.ResponseWriter, req *http.Request) {
@@ -112,7 +112,8 @@ func TestWhoEndedTheStream(t *testing.T) {
 			must(t, resp.Body.Close())
 			got := r.chain(t, 1)[0]
 			if got.Outcome != tt.want || got.Model.Figures.OutputTokens != tt.tokens {
-				t.Errorf("%s with %+v, want %s with %+v", got.Outcome, got.Model.Figures.OutputTokens, tt.want, tt.tokens)
+				t.Errorf("%s with %+v, want %s with %+v", got.Outcome, got.Model.Figures.OutputTokens, tt.want,
+					tt.tokens)
 			}
 		})
 	}

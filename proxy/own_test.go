@@ -35,7 +35,8 @@ func TestRefusedConnectSaysWhy(t *testing.T) {
 		{"no rule", "nowhere.example:443", "", "403 egress_denied: no rule allows any call to nowhere.example"},
 		{"no session", "nowhere.example:443", basic("ses_x", "y"),
 			"407 session_required: the proxy credentials belong to no session, or to an ended one"},
-		{"no target", "nowhere.example", "", `400 request_malformed: the CONNECT target "nowhere.example" names no port`},
+		{"no target", "nowhere.example", "",
+			`400 request_malformed: the CONNECT target "nowhere.example" names no port`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := net.Dial("tcp", p.Addr)
@@ -97,8 +98,8 @@ func TestOwnRefusals(t *testing.T) {
 	}
 	post, tunnel := d.Refusals[0], d.Refusals[1]
 	if post.Code != "process_unavailable" || strings.Contains(fmt.Sprint(post), "10.0.0.1") ||
-		!strings.Contains(post.Detail, "mediator posts show "+post.Post) || post.Method != "POST" || post.Path != "/posts" ||
-		post.State != "refused" || post.Remedy == "" || post.Time.IsZero() {
+		!strings.Contains(post.Detail, "mediator posts show "+post.Post) || post.Method != "POST" ||
+		post.Path != "/posts" || post.State != "refused" || post.Remedy == "" || post.Time.IsZero() {
 		t.Errorf("the newest is %+v, the last record %+v", post, last)
 	}
 	if tunnel.Code != "egress_denied" || tunnel.Detail != "no rule allows any call to nowhere.example" ||
@@ -116,7 +117,8 @@ func TestOwnRefusals(t *testing.T) {
 	ctx := intercept.WithRoute(t.Context(), intercept.Route{Session: other.ID})
 	p.pipeline.Refused(ctx, upstream.Target{Scheme: "https", Host: "a.example", Port: 443},
 		refusal.New("tls_handshake_failed", "the client ended it"))
-	if d := ask("Proxy-Authorization", credentials); len(d.Refusals) != 1 || d.Refusals[0].Code != "tls_handshake_failed" {
+	if d := ask("Proxy-Authorization", credentials); len(d.Refusals) != 1 ||
+		d.Refusals[0].Code != "tls_handshake_failed" {
 		t.Errorf("the session of the listener is told %+v", d)
 	}
 	if rec, _ := p.record.last(); len(ask().Refusals) != 2 || rec.Session == "" {
@@ -194,7 +196,8 @@ func TestNextEventTogether(t *testing.T) {
 		answers := make(chan answer, 8)
 		next := func(ctx context.Context, wait string) {
 			document, err := p.pages().Page(
-				httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/event/next?wait="+wait, nil), intercept.Route{})
+				httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/event/next?wait="+wait, nil),
+				intercept.Route{})
 			if err != nil {
 				answers <- answer{code: codeOf(err)}
 				return
@@ -212,7 +215,8 @@ func TestNextEventTogether(t *testing.T) {
 		leave()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		want := []answer{{code: "event_none"}, {code: "event_none"}, {code: "event_none"}, {event: "evt_1"}, {event: "evt_1"}}
+		want := []answer{{code: "event_none"}, {code: "event_none"}, {code: "event_none"}, {event: "evt_1"},
+			{event: "evt_1"}}
 		for i, w := range want {
 			if got := <-answers; got != w {
 				t.Errorf("answer %d: %+v, want %+v", i, got, w)

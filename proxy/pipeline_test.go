@@ -53,7 +53,8 @@ func TestPostIsForwardedOnce(t *testing.T) {
 	for token, opened := range map[string]string{
 		e.OriginProof: o.OriginProof.Token(), e.TriggerReceipt: o.TriggerReceipt.Token(),
 		e.PolicyDecision: o.PolicyDecision.Token(),
-		e.Grant:          o.Grant.Token(), e.Attestation: o.Attestation.Token(), e.SessionReceipt: o.SessionReceipt.Token(),
+		e.Grant:          o.Grant.Token(), e.Attestation: o.Attestation.Token(),
+		e.SessionReceipt: o.SessionReceipt.Token(),
 	} {
 		if token == "" || opened != token {
 			t.Errorf("the gate has to open %q again: %q was opened", token, opened)
@@ -69,7 +70,8 @@ func TestPostIsForwardedOnce(t *testing.T) {
 		steps = append(steps, s.Name)
 	}
 	if got := strings.Join(steps, " "); got !=
-		"session match deployment content challenge trigger decision attest gate credential proof consume upstream relay" {
+		"session match deployment content challenge trigger decision attest gate credential proof "+
+			"consume upstream relay" {
 		t.Errorf("steps: %s", got)
 	}
 	raw, err := json.Marshal(rec)
@@ -259,8 +261,8 @@ func TestRecordsOfRefusalsAreSmall(t *testing.T) {
 	p := newPostRig(t, created, nil)
 	long := strings.Repeat("A", 30_000)
 	p.wantRefused("action_unmatched", long, "/"+long, "")
-	if rec, _ := p.record.last(); len(rec.Method) > 40 || len(rec.Path) > 1100 || !strings.HasPrefix(rec.Path, "/AAA") ||
-		!strings.HasSuffix(rec.Path, "…") {
+	if rec, _ := p.record.last(); len(rec.Method) > 40 || len(rec.Path) > 1100 ||
+		!strings.HasPrefix(rec.Path, "/AAA") || !strings.HasSuffix(rec.Path, "…") {
 		t.Errorf("the record holds a method of %d bytes and a path of %d", len(rec.Method), len(rec.Path))
 	}
 	p.wantRefused("not_found", long, ownURL+"/"+long, "")

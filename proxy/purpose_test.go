@@ -55,7 +55,8 @@ func TestExpiredRules(t *testing.T) {
 		}
 		must(t, json.Unmarshal([]byte(body), &said))
 		if said.Rule.Name != path[1:] || said.Rule.Comment != purpose.Comment ||
-			!strings.HasSuffix(said.Detail, purpose.Expires.UTC().Format(time.RFC3339)+"; its owner is ann@example.org") {
+			!strings.HasSuffix(said.Detail,
+				purpose.Expires.UTC().Format(time.RFC3339)+"; its owner is ann@example.org") {
 			t.Errorf("%s: the agent is told %s", path, body)
 		}
 		_, n := p.record.last()

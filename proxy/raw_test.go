@@ -195,15 +195,16 @@ func rawRules(t testing.TB, like rules.Action) *rules.Rules {
 		for _, a := range []struct {
 			path, content string
 			query         bool
-		}{{"/posts", rules.ContentJSON, false}, {"/raw", rules.ContentRaw, false}, {"/items/{id}", rules.ContentRaw, false},
+		}{{"/posts", rules.ContentJSON, false}, {"/raw", rules.ContentRaw, false},
+			{"/items/{id}", rules.ContentRaw, false},
 			{"/query", rules.ContentRaw, true}} {
 			action := like
-			action.Name, action.Match, action.Content, action.AllowQuery, action.MaxBody = origin+a.path, match(a.path, "POST"),
-				a.content, a.query, 4096
+			action.Name, action.Match, action.Content, action.AllowQuery, action.MaxBody = origin+a.path,
+				match(a.path, "POST"), a.content, a.query, 4096
 			actions = append(actions, action)
 		}
-		egress = append(egress, rules.Egress{Name: origin + " sockets", Match: match("/ws/{how}", "GET"), WebSocket: true},
-			rules.Egress{Name: origin + " reads", Match: match("/**", "GET", "HEAD", "OPTIONS")},
+		egress = append(egress, rules.Egress{Name: origin + " sockets", Match: match("/ws/{how}", "GET"),
+			WebSocket: true}, rules.Egress{Name: origin + " reads", Match: match("/**", "GET", "HEAD", "OPTIONS")},
 			rules.Egress{Name: origin + " keyed", Match: match("/keyed/**", "PUT"), Credential: like.Credential})
 	}
 	return rulesFor(t, actions, egress)
@@ -266,7 +267,8 @@ func (p *rawRig) wantNext(r *bufio.Reader, want string) {
 	}
 	fields := strings.Fields(want)
 	method := http.MethodGet
-	if len(fields) > 1 && (fields[1] == http.MethodHead || fields[1] == http.MethodConnect) { // their answers have no body
+	// their answers have no body
+	if len(fields) > 1 && (fields[1] == http.MethodHead || fields[1] == http.MethodConnect) {
 		method, want = fields[1], fields[0]
 	}
 	resp, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -306,7 +308,8 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 			t.Errorf("a record has the method %q", rec.Method)
 		}
 		unsure = unsure || rec.State == ledger.StateIndeterminate
-		lied := rec.Code == "upstream_lost" && rec.State == ledger.StateIndeterminate // the upstream's answer was broken
+		// the upstream's answer was broken
+		lied := rec.Code == "upstream_lost" && rec.State == ledger.StateIndeterminate
 		if rec.State != ledger.StateForwarded && !lied {
 			continue
 		}
@@ -316,8 +319,8 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 		}
 		body, err := io.ReadAll(req.Body)
 		must(t, err)
-		if req.Method != rec.Method || rec.Host != withPort("http", req.Host) && rec.Host != withPort("https", req.Host) ||
-			req.URL.EscapedPath() != rec.Path {
+		if req.Method != rec.Method || rec.Host != withPort("http", req.Host) &&
+			rec.Host != withPort("https", req.Host) || req.URL.EscapedPath() != rec.Path {
 			t.Errorf("the upstream received %s %s%s, recorded is %s %s%s", req.Method, req.Host, req.URL.EscapedPath(),
 				rec.Method, rec.Host, rec.Path)
 		}
@@ -335,8 +338,8 @@ func (p *rawRig) wantRecorded(t *testing.T, sent string) {
 			must(t, err)
 		}
 		if rec.ContentHash != hash || rec.Resource != req.Method+" "+req.RequestURI {
-			t.Errorf("the upstream received %s %q, verified was %s with the hash %s", req.Method, req.RequestURI, rec.Resource,
-				rec.ContentHash)
+			t.Errorf("the upstream received %s %q, verified was %s with the hash %s", req.Method, req.RequestURI,
+				rec.Resource, rec.ContentHash)
 		}
 	}
 	if len(p.codes) > 0 {

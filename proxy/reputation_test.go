@@ -41,7 +41,8 @@ func appraisedKit(t testing.TB) *gatetest.Kit {
 	t.Helper()
 	rules, err := decide.ParseRules(configs.PolicyReputation())
 	must(t, err)
-	k := gatetest.NewAt(t, time.Now(), gatetest.Autonomous, func(m *policy.Manifest) { // bodies are read by the real clock
+	// bodies are read by the real clock
+	k := gatetest.NewAt(t, time.Now(), gatetest.Autonomous, func(m *policy.Manifest) {
 		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = rules.Hash(), rules.Hash()
 	})
 	k.Rules = rules

@@ -105,7 +105,8 @@ func TestPublish(t *testing.T) {
 			got.KeyCustody != evidence.CustodyExternalMediator {
 			t.Errorf("%s: it says %+v", tt.kind, got)
 		}
-		if last := rec.Artifacts[len(rec.Artifacts)-1]; last != (ledger.Artifact{Name: "agentStatement", Token: token}) {
+		if last := rec.Artifacts[len(rec.Artifacts)-1]; last != (ledger.Artifact{Name: "agentStatement",
+			Token: token}) {
 			t.Errorf("%s: the record ends with %+v", tt.kind, last)
 		}
 	}

@@ -21,7 +21,8 @@ func newSocketRig(t *testing.T, change func(*PipelineOptions)) *postRig {
 	t.Helper()
 	return newPostRig(t, echoSocket, func(o *PipelineOptions, actions []rules.Action) {
 		o.Rules = rulesFor(t, actions, []rules.Egress{
-			{Name: "sockets", Match: matchAt(actions[0], "/ws", "GET"), Credential: actions[0].Credential, WebSocket: true},
+			{Name: "sockets", Match: matchAt(actions[0], "/ws", "GET"), Credential: actions[0].Credential,
+				WebSocket: true},
 			{Name: "reads", Match: matchAt(actions[0], "/**", "GET")},
 		})
 		if change != nil {
@@ -44,7 +45,8 @@ func echoSocket(w http.ResponseWriter, r *http.Request) {
 	defer c.Close()
 	_, _ = io.WriteString(c,
 		"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "+
-			"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSet-Cookie: a=b\r\nX-Kept: 1\r\nX-Echoed: "+r.Header.Get(echoed)+"\r\n\r\n")
+			"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSet-Cookie: "+
+			"a=b\r\nX-Kept: 1\r\nX-Echoed: "+r.Header.Get(echoed)+"\r\n\r\n")
 	_, _ = io.Copy(c, rw)
 }
 
@@ -112,7 +114,8 @@ func TestWebSocket(t *testing.T) {
 		{"the agent ends it", text, "", nil, func(_ *postRig, c net.Conn) {
 			_ = c.(interface{ CloseWrite() error }).CloseWrite()
 		}},
-		{"the session ends", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) { p.sessions.Close(p.session.ID) }},
+		{"the session ends", text, "websocket_closed", nil,
+			func(p *postRig, _ net.Conn) { p.sessions.Close(p.session.ID) }},
 		{"the pod's session ends", text, "websocket_closed", nil, func(p *postRig, _ net.Conn) {
 			p.sessions.CloseStanding("")
 		}},

@@ -153,14 +153,18 @@ func TestAudit(t *testing.T) {
 			slices.Sort(tt.public)
 			if found = slices.Compact(found); !slices.Equal(found, tt.public) || len(alone.Sessions) != tt.sessions ||
 				alone.Size != int64(len(tt.log)) {
-				t.Errorf("%d of %d entries, %d sessions, %+v", alone.Size, len(tt.log), len(alone.Sessions), alone.Findings)
+				t.Errorf("%d of %d entries, %d sessions, %+v", alone.Size, len(tt.log), len(alone.Sessions),
+					alone.Findings)
 			}
 			r, err := translog.Audit(t.Context(), from,
 				translog.AuditOptions{Policy: policy(t, "quorum none"), Known: known(t, proofs)})
 			check.Must(t, err)
-			forked := slices.ContainsFunc(r.Findings, func(f translog.Finding) bool { return f.Problem == translog.Forked })
-			missing := slices.ContainsFunc(r.Findings, func(f translog.Finding) bool { return f.Problem == translog.Missing })
-			if touched := name != "untouched"; forked != touched || missing != touched || theirs(t, from, proofs) != touched {
+			forked := slices.ContainsFunc(r.Findings,
+				func(f translog.Finding) bool { return f.Problem == translog.Forked })
+			missing := slices.ContainsFunc(r.Findings,
+				func(f translog.Finding) bool { return f.Problem == translog.Missing })
+			if touched := name != "untouched"; forked != touched || missing != touched ||
+				theirs(t, from, proofs) != touched {
 				t.Errorf("against the proofs: %+v", r.Findings)
 			}
 		})

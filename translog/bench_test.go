@@ -83,7 +83,8 @@ func BenchmarkGrown(b *testing.B) {
 			b.Run("prove", func(b *testing.B) {
 				defer ledgertest.CPU(b)()
 				for b.Loop() {
-					_, err := translog.Prove(b.Context(), store, intent(rand.IntN(held/kept)*kept)) //nolint:gosec // no secret
+					//nolint:gosec // no secret
+					_, err := translog.Prove(b.Context(), store, intent(rand.IntN(held/kept)*kept))
 					check.Must(b, err)
 				}
 			})

@@ -106,7 +106,8 @@ func playCrashes(t *testing.T, program, place string, beside bool, open func() (
 			numbers[f.Index] = true
 		}
 	}
-	if int64(len(numbers)) != head.Size || c.Accepted.Size != head.Size || numbers[-1] || 2*len(records) != len(numbers) {
+	if int64(len(numbers)) != head.Size || c.Accepted.Size != head.Size || numbers[-1] ||
+		2*len(records) != len(numbers) {
 		t.Errorf("%d records, %d numbers, %d entries", len(records), len(numbers), head.Size)
 	}
 	for _, id := range begun {

@@ -30,9 +30,10 @@ func private(seed string) ed25519.PrivateKey {
 func key(t testing.TB, seed string) translog.Key {
 	t.Helper()
 	p := private(seed)
-	k, err := translog.NewKey(origin, p.Public().(ed25519.PublicKey), func(_ context.Context, m []byte) ([]byte, error) {
-		return ed25519.Sign(p, m), nil
-	})
+	k, err := translog.NewKey(origin, p.Public().(ed25519.PublicKey),
+		func(_ context.Context, m []byte) ([]byte, error) {
+			return ed25519.Sign(p, m), nil
+		})
 	check.Must(t, err)
 	return k
 }
@@ -111,7 +112,8 @@ func TestEndless(t *testing.T) {
 	check.Must(t, err)
 	opening := leaf.New(leaf.Intent, now, leaf.Document{Post: "post_1"}).Encode()
 	p := policy(t, "quorum none")
-	_, err = p.Verify(translog.Proof{Opening: opening, Hashes: tlog.RecordProof{{}}, Checkpoint: string(signed)}.Encode())
+	_, err = p.Verify(translog.Proof{Opening: opening, Hashes: tlog.RecordProof{{}},
+		Checkpoint: string(signed)}.Encode())
 	check.WantCode(t, err, "evidence_malformed")
 	from, err := torchwood.NewTileFS(fstest.MapFS{"checkpoint": {Data: signed}})
 	check.Must(t, err)

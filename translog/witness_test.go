@@ -43,7 +43,8 @@ func TestWitnesses(t *testing.T) {
 			text, _, _ := strings.Cut(signed, "\n\n")
 			v := witnessKey(t, "X")
 			sig := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(nil, v.KeyHash()), seconds)
-			sig = append(sig, ed25519.Sign(private("X"), fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s\n", seconds, text))...)
+			sig = append(sig, ed25519.Sign(private("X"),
+				fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s\n", seconds, text))...)
 			fmt.Fprintf(w, "\u2014 %s %s\n", v.Name(), base64.StdEncoding.EncodeToString(sig))
 			return true
 		}
@@ -88,7 +89,8 @@ func TestWitnesses(t *testing.T) {
 			check.Must(t, err)
 			v, err := p.Verify(text)
 			check.Must(t, err)
-			if len(v.Witnesses) == 0 || tt.answer != nil && (len(v.Witnesses) != 1 || v.Witnesses[0].Witness != "good") {
+			if len(v.Witnesses) == 0 || tt.answer != nil &&
+				(len(v.Witnesses) != 1 || v.Witnesses[0].Witness != "good") {
 				t.Errorf("witnessed by %v", v.Witnesses)
 			}
 			for tt.want != "" && !strings.Contains((<-failures).Error(), tt.want) { //nolint:revive // until it comes

@@ -29,7 +29,8 @@ func TestClaimTakesTheOldestThatCanBeAReason(t *testing.T) {
 		time.Sleep(trigger.DefaultMaxAge)
 		first, second := k.release(t), k.release(t)
 		for _, want := range []string{first, second} {
-			if e := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t); e.ID != want || len(e.Payload) == 0 {
+			if e := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t); e.ID != want ||
+				len(e.Payload) == 0 {
 				t.Errorf("claimed %+v, want %s", e, want)
 			}
 		}
@@ -86,7 +87,8 @@ func TestClaimRefused(t *testing.T) {
 		{"human", "human_involved",
 			trigger.Claim{EventID: k.deliver(t, fromGitHub("workflow_dispatch", "d", `{}`)).EventID, Runtime: runtime}},
 		{"reported", "trigger_unverified",
-			trigger.Claim{EventID: must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil))(t),
+			trigger.Claim{EventID: must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli",
+				nil))(t),
 				Runtime: runtime}},
 		{"claimed", "event_closed", trigger.Claim{EventID: k.claimed(t), Runtime: runtime}},
 	} {

@@ -62,8 +62,8 @@ func TestVerified(t *testing.T) {
 		{trigger.Event{Kind: evidence.TriggerScheduled, Method: evidence.MethodWebhookSignature}, "trigger_unverified"},
 		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodManual}, "trigger_unverified"},
 		{trigger.Event{Kind: evidence.TriggerHumanRequest, Method: evidence.MethodWebhookSignature}, "human_involved"},
-		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodWebhookSignature, HumanInitiated: true},
-			"human_involved"},
+		{trigger.Event{Kind: evidence.TriggerSourceEvent, Method: evidence.MethodWebhookSignature,
+			HumanInitiated: true}, "human_involved"},
 	} {
 		if err := c.event.Verified(); c.code != "" {
 			wantCode(t, err, c.code)
@@ -89,7 +89,8 @@ func TestEvidenceRefused(t *testing.T) {
 			return must(k.Report(t.Context(), evidence.TriggerHumanRequest, evidence.MethodManual, "cli", nil))(t)
 		}},
 		{name: "reported by the agent", code: "trigger_unverified", event: func(t *testing.T, k *kit) string {
-			return must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent", []byte("text")))(t)
+			return must(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodSelfReported, "agent",
+				[]byte("text")))(t)
 		}},
 		{name: "too old", code: "event_closed", event: func(t *testing.T, k *kit) string {
 			id := k.claimed(t)
@@ -118,7 +119,8 @@ func TestEvidenceRefused(t *testing.T) {
 		{name: "content hash in capitals", code: "artifact_malformed", binding: func(b *evidence.Binding) {
 			b.ContentHash = strings.ToUpper(b.ContentHash)
 		}},
-		{name: "no canonical form", code: "artifact_malformed", binding: func(b *evidence.Binding) { b.Subject = "a\xffb" }},
+		{name: "no canonical form", code: "artifact_malformed",
+			binding: func(b *evidence.Binding) { b.Subject = "a\xffb" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newKit(t)
@@ -180,11 +182,12 @@ func TestUnsignedCostsNothing(t *testing.T) {
 	origin, receipt := k.options.Origin, k.options.Receipt
 	for name, broken := range map[string]func(){
 		"the proof": func() {
-			k.options.Origin = issuer(t, evidence.TriggerOriginProofKind(), brokenKey{}, "source-verifier", "trigger-mediator",
-				k.clock.now)
+			k.options.Origin = issuer(t, evidence.TriggerOriginProofKind(), brokenKey{}, "source-verifier",
+				"trigger-mediator", k.clock.now)
 		},
 		"the receipt": func() {
-			k.options.Receipt = issuer(t, evidence.TriggerReceiptKind(), brokenKey{}, "trigger-mediator", "runtime", k.clock.now)
+			k.options.Receipt = issuer(t, evidence.TriggerReceiptKind(), brokenKey{}, "trigger-mediator", "runtime",
+				k.clock.now)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,8 @@ func TestDeliveryFlood(t *testing.T) {
 				{fromGitHub("push", fmt.Sprint(i), `{}`), http.StatusUnauthorized},
 				{delivery{source: "github", body: "{}", header: http.Header{}}, http.StatusUnauthorized},
 				{delivery{source: fmt.Sprintf("source-%d", i), body: "{}", header: http.Header{}}, http.StatusNotFound},
-				{delivery{source: "github", header: http.Header{"X-Hub-Signature-256": {"a", "b"}}}, http.StatusBadRequest},
+				{delivery{source: "github", header: http.Header{"X-Hub-Signature-256": {"a", "b"}}},
+					http.StatusBadRequest},
 				{signed, http.StatusOK},
 			} {
 				if d.header.Get("X-Github-Delivery") == fmt.Sprint(i) {
@@ -89,7 +90,8 @@ func TestDeliveryFlood(t *testing.T) {
 			}
 		}
 		const kinds = 4 // webhook_signature, not_found, event_malformed, and known already
-		if said := log.take(); len(said) > kinds*flood.Lines*lineSize || strings.Count(said, "\n") != kinds*flood.Lines {
+		if said := log.take(); len(said) > kinds*flood.Lines*lineSize ||
+			strings.Count(said, "\n") != kinds*flood.Lines {
 			t.Errorf("%d deliveries left %d bytes in the log", 5*each, len(said))
 		}
 		if now := rows(); now != before {

@@ -60,8 +60,9 @@ func newKit(t testing.TB, change ...func(*trigger.Options)) *kit {
 	registry := memoryKey(t, "registry")
 	origin, receipt := memoryKey(t, "origin-proof-key"), memoryKey(t, "trigger-receipt-key")
 	k.options = trigger.Options{
-		Path:    filepath.Join(t.TempDir(), "events.db"),
-		Origin:  issuer(t, evidence.TriggerOriginProofKind(), origin, "source-verifier", "trigger-mediator", k.clock.now),
+		Path: filepath.Join(t.TempDir(), "events.db"),
+		Origin: issuer(t, evidence.TriggerOriginProofKind(), origin, "source-verifier", "trigger-mediator",
+			k.clock.now),
 		Receipt: issuer(t, evidence.TriggerReceiptKind(), receipt, "trigger-mediator", "runtime", k.clock.now),
 		Sources: []trigger.Source{github(t)}, Now: k.clock.now, Log: zap.NewNop(),
 	}
@@ -140,7 +141,8 @@ func expect(issuerName, audience, key string) evidence.Expected {
 func github(t testing.TB) *trigger.Webhook {
 	t.Helper()
 	return must(
-		trigger.NewGitHub("github", []string{secret}, []string{"release.published", "push"}, []string{"workflow_dispatch"}))(
+		trigger.NewGitHub("github", []string{secret}, []string{"release.published", "push"},
+			[]string{"workflow_dispatch"}))(
 		t)
 }
 
@@ -216,7 +218,8 @@ func (k *kit) release(t testing.TB) string {
 	t.Helper()
 	n := releases.Add(1)
 	a := k.deliver(t,
-		fromGitHub("release", fmt.Sprintf("delivery-%d", n), fmt.Sprintf(`{"action":"published","release":{"id":%d}}`, n)))
+		fromGitHub("release", fmt.Sprintf("delivery-%d", n),
+			fmt.Sprintf(`{"action":"published","release":{"id":%d}}`, n)))
 	if a.Status != http.StatusAccepted || a.EventID == "" {
 		t.Fatalf("a release was answered with %+v", a)
 	}

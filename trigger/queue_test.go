@@ -95,7 +95,8 @@ func TestQueue(t *testing.T) {
 			t.Errorf("claimed %+v", e)
 		}
 		k.wantEvidence(t, e, map[string]string{
-			"queue": "jobs", "messageId": "a.txt", "payload": e.PayloadHash, "claimedAt": e.ReceivedAt.Format(time.RFC3339Nano),
+			"queue": "jobs", "messageId": "a.txt", "payload": e.PayloadHash,
+			"claimedAt": e.ReceivedAt.Format(time.RFC3339Nano),
 		})
 	})
 }

@@ -72,9 +72,10 @@ func TestScheduleEvidence(t *testing.T) {
 		k := bubble(t, func(o *trigger.Options) {
 			o.Sources = []trigger.Source{
 				must(trigger.NewSchedule("nightly", "15 2 * * *", map[string]any{"task": "report"}))(t)}
-			o.Origin = issuer(t, evidence.TriggerOriginProofKind(), memoryKey(t, "o"), "source-verifier", "trigger-mediator",
+			o.Origin = issuer(t, evidence.TriggerOriginProofKind(), memoryKey(t, "o"), "source-verifier",
+				"trigger-mediator", time.Now)
+			o.Receipt = issuer(t, evidence.TriggerReceiptKind(), memoryKey(t, "r"), "trigger-mediator", "runtime",
 				time.Now)
-			o.Receipt = issuer(t, evidence.TriggerReceiptKind(), memoryKey(t, "r"), "trigger-mediator", "runtime", time.Now)
 		})
 		defer k.Close()
 		stop := k.run(t)

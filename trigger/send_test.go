@@ -13,7 +13,8 @@ import (
 
 func TestSend(t *testing.T) {
 	hub := must(
-		trigger.NewGitHub("hub", []string{secret}, []string{"issues", "release.published"}, []string{"workflow_dispatch"}))(t)
+		trigger.NewGitHub("hub", []string{secret}, []string{"issues", "release.published"},
+			[]string{"workflow_dispatch"}))(t)
 	other := must(trigger.NewGitHub("hub", []string{secret + ", and another"}, []string{"issues"}, nil))(t)
 	releases := must(trigger.NewGitHub("hub", []string{secret}, []string{"release.published"}, nil))(t)
 	hooks := hooks(t, secret)

@@ -97,7 +97,8 @@ func TestLyingService(t *testing.T) {
 		wantCode(t, second(c.Evidence(t.Context(), "evt_1", binding("create_post"))), "process_unavailable")
 	}
 	for _, answer = range []string{`{}`, `{"id":"` + long + `"}`, `{"id":"evt_2"}`} {
-		wantCode(t, second(c.Claim(t.Context(), trigger.Claim{EventID: "evt_1", Runtime: runtime})), "process_unavailable")
+		wantCode(t, second(c.Claim(t.Context(), trigger.Claim{EventID: "evt_1", Runtime: runtime})),
+			"process_unavailable")
 	}
 }
 
@@ -143,7 +144,8 @@ func TestServerRefuses(t *testing.T) {
 		{"an unknown event", "GET", "/v1/events/evt_none", "", "not_found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := must(http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path, strings.NewReader(c.body)))(t)
+			r := must(http.NewRequestWithContext(t.Context(), c.method, server.URL+c.path,
+				strings.NewReader(c.body)))(t)
 			resp := must(server.Client().Do(r))(t)
 			defer resp.Body.Close()
 			wantCode(t, problem.Read(resp), c.code)

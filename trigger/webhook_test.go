@@ -52,8 +52,9 @@ func TestGitHub(t *testing.T) {
 		{name: "event alone", event: "push", body: `{"ref":"main"}`, kind: evidence.TriggerSourceEvent, typ: "push"},
 		{name: "event with any action", event: "push", body: `{"action":"other"}`, kind: evidence.TriggerSourceEvent,
 			typ: "push.other"},
-		{name: "human", event: "workflow_dispatch", body: `{"ref":"main","inputs":{}}`, kind: evidence.TriggerHumanRequest,
-			typ: "workflow_dispatch"},
+		{name: "human", event: "workflow_dispatch", body: `{"ref":"main","inputs":{}}`,
+			kind: evidence.TriggerHumanRequest,
+			typ:  "workflow_dispatch"},
 		{name: "another action", event: "release", body: `{"action":"deleted"}`, ignored: true},
 		{name: "an action in capitals", event: "release", body: `{"Action":"published"}`, ignored: true},
 		{name: "an action that is no text", event: "release", body: `{"action":["published"]}`, ignored: true},
@@ -61,7 +62,8 @@ func TestGitHub(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := k.deliver(t, fromGitHub(c.event, "delivery-of-"+strings.ReplaceAll(c.name, " ", "-"), c.body))
-			if a.Status != http.StatusAccepted || a.Ignored != c.ignored || (a.EventID == "") != c.ignored || a.Duplicate {
+			if a.Status != http.StatusAccepted || a.Ignored != c.ignored || (a.EventID == "") != c.ignored ||
+				a.Duplicate {
 				t.Fatalf("answered with %+v", a)
 			}
 			if c.ignored {
@@ -294,7 +296,8 @@ const (
 
 func standardVector() delivery {
 	return delivery{source: "hooks", body: vectorBody, header: http.Header{
-		"Webhook-Id": {vectorID}, "Webhook-Timestamp": {strconv.Itoa(vectorTime)}, "Webhook-Signature": {vectorSignature},
+		"Webhook-Id": {vectorID}, "Webhook-Timestamp": {strconv.Itoa(vectorTime)},
+		"Webhook-Signature": {vectorSignature},
 	}}
 }
 
@@ -338,7 +341,8 @@ func TestStandardWebhooks(t *testing.T) {
 		{"another body", "webhook_signature", 401, func(_ *kit, d *delivery) { d.body = `{"test": 2432232315}` }},
 		{"another signature", "webhook_signature", 401, set("Signature", "v1,"+otherMAC)},
 		{"no version", "webhook_signature", 401, set("Signature", strings.TrimPrefix(vectorSignature, "v1,"))},
-		{"another version", "webhook_signature", 401, set("Signature", strings.Replace(vectorSignature, "v1", "v2", 1))},
+		{"another version", "webhook_signature", 401,
+			set("Signature", strings.Replace(vectorSignature, "v1", "v2", 1))},
 		{"no signature", "webhook_signature", 401, del("Signature")},
 		{"two signature headers", "event_malformed", 400, func(_ *kit, d *delivery) {
 			d.header.Add("Webhook-Signature", vectorSignature)
@@ -453,7 +457,8 @@ func TestLogShowsNoPayload(t *testing.T) {
 		t.Errorf("only %d lines", logs.Len())
 	}
 	for _, line := range logs.All() {
-		if s := fmt.Sprint(line.Message, line.ContextMap()); strings.Contains(s, "payload") || strings.Contains(s, "sha256") {
+		if s := fmt.Sprint(line.Message, line.ContextMap()); strings.Contains(s, "payload") ||
+			strings.Contains(s, "sha256") {
 			t.Errorf("the log says %s", s)
 		}
 	}

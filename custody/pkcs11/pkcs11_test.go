@@ -62,8 +62,8 @@ var tokens atomic.Int64
 func initToken(t *testing.T) string {
 	t.Helper()
 	label := fmt.Sprintf("token-%d", tokens.Add(1))
-	out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", label, "--so-pin", "12345678", "--pin",
-		pin).CombinedOutput()
+	out, err := exec.Command("softhsm2-util", "--init-token", "--free", "--label", label, "--so-pin", "12345678",
+		"--pin", pin).CombinedOutput()
 	if err != nil {
 		t.Fatalf("softhsm2-util: %v %s (run make setup)", err, out)
 	}
@@ -202,7 +202,8 @@ func TestWhatTheTokenSays(t *testing.T) {
 		{"one that is declared to be hardware", false, func(o *pkcs11.Options) { o.Hardware = true },
 			custody.Properties{Custody: custody.HardwareBacked, Observed: []string{"keyExportable"}}, look.Holds},
 		{"a key that can be extracted", true, nil,
-			custody.Properties{Custody: custody.ExternalMediator, Exportable: true, Observed: []string{"keyExportable"}},
+			custody.Properties{Custody: custody.ExternalMediator, Exportable: true,
+				Observed: []string{"keyExportable"}},
 			look.Contradicts},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

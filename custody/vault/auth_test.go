@@ -30,8 +30,8 @@ func TestAppRole(t *testing.T) {
 		}
 		wantRefused(t, s,
 			"the wrapped secret id in "+s.auth.SecretIDFile+
-				" has expired or was unwrapped before: deliver another one, and unless this process did that at an earlier "+
-				"start, find out who did")
+				" has expired or was unwrapped before: deliver another one, and unless this process did "+
+				"that at an earlier start, find out who did")
 		s.deliver(t, s.wrapped(t, "auth/"+s.mount+"/role/signer/secret-id"))
 		s.mustKey(t)
 	})

@@ -36,7 +36,8 @@ func TestFaultsLeaveNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v, err := k.Current(t.Context())
-			for began := time.Now(); err != nil && time.Since(began) < time.Minute; { // after a fault that a reading met
+			// after a fault that a reading met
+			for began := time.Now(); err != nil && time.Since(began) < time.Minute; {
 				time.Sleep(10 * time.Millisecond)
 				v, err = k.Current(t.Context())
 			}
@@ -52,8 +53,8 @@ func TestFaultsLeaveNothing(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
 					_, err := v.Sign(ctx, []byte("message"))
-					if healthy := name == "none" || name == "slow"; err == nil != healthy && patience == time.Minute || err != nil &&
-						!unavailable(err) {
+					if healthy := name == "none" || name == "slow"; err == nil != healthy && patience == time.Minute ||
+						err != nil && !unavailable(err) {
 						t.Errorf("got %v", err)
 					}
 				})

@@ -32,7 +32,8 @@ type countingVault struct {
 
 func newCountingVault(t *testing.T) (*countingVault, *vault.Server) {
 	t.Helper()
-	c := &countingVault{asked: make(map[string]int), versions: 1, conns: make(chan net.Conn), ended: make(chan struct{})}
+	c := &countingVault{asked: make(map[string]int), versions: 1, conns: make(chan net.Conn),
+		ended: make(chan struct{})}
 	_, c.private, _ = ed25519.GenerateKey(nil)
 	s, err := vault.NewServer(vault.Options{Address: "http://127.0.0.1:8200", Log: zap.NewNop(), Now: time.Now})
 	check.Must(t, err)
@@ -112,8 +113,8 @@ func (c *countingVault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if what != "database/creds/reports" {
 			time.Sleep(time.Second)
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"lease_id": "database/creds/reports/" + token, "lease_duration": 100,
-			"renewable": true, "data": map[string]any{"token": token}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"lease_id": "database/creds/reports/" + token,
+			"lease_duration": 100, "renewable": true, "data": map[string]any{"token": token}})
 		return
 	case "auth/token/lookup-self":
 		data = map[string]any{"policies": []string{"mediator-role"}, "ttl": 3600}
@@ -210,7 +211,8 @@ func TestLoadInUse(t *testing.T) {
 
 // TestSlowLogin: Vault's work for a login that takes long is not thrown away, nor the secret id that it unwraps once.
 func TestSlowLogin(t *testing.T) {
-	auth := &vault.AppRole{RoleIDFile: write(t, "role"), SecretIDFile: write(t, "wrapping"), Wrapped: true, Role: "signer"}
+	auth := &vault.AppRole{RoleIDFile: write(t, "role"), SecretIDFile: write(t, "wrapping"), Wrapped: true,
+		Role: "signer"}
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newCountingVault(t)
 		k := s.Prepare("mediator-key", auth)

@@ -14,7 +14,8 @@ import (
 
 func TestRetireBesideMinEncryptionVersion(t *testing.T) {
 	for name, tt := range map[string]struct{ signs, want int }{
-		"not set": {0, 0}, "an earlier one": {1, 3}, "the one before": {2, 3}, "the same": {3, 3}, "a later one": {4, 4},
+		"not set": {0, 0}, "an earlier one": {1, 3}, "the one before": {2, 3}, "the same": {3, 3},
+		"a later one": {4, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			owner, key := newOwner(t, server.Address, `"read", "update"`)
@@ -32,8 +33,8 @@ func TestRetireBesideMinEncryptionVersion(t *testing.T) {
 				return int(n)
 			}
 			if number("min_decryption_version") != 3 || number("min_encryption_version") != tt.want {
-				t.Errorf("Vault accepts from %d on and signs from %d on, want 3 and %d", number("min_decryption_version"),
-					number("min_encryption_version"), tt.want)
+				t.Errorf("Vault accepts from %d on and signs from %d on, want 3 and %d",
+					number("min_decryption_version"), number("min_encryption_version"), tt.want)
 			}
 		})
 	}

@@ -170,7 +170,8 @@ func TestSecretUnavailable(t *testing.T) {
 
 func TestSecretsLook(t *testing.T) {
 	c := &clock{t: time.Now()}
-	if l := secrets(t, c, "creds-apart", selfPolicy).Look(t.Context(), 0); l.Name != look.Apart || l.Result != look.Holds {
+	if l := secrets(t, c, "creds-apart", selfPolicy).Look(t.Context(), 0); l.Name != look.Apart ||
+		l.Result != look.Holds {
 		t.Errorf("%+v", l)
 	}
 	again := secrets(t, c, "creds-again", selfPolicy)

@@ -13,8 +13,9 @@ type caller = interaction.Caller
 
 func aCaller() caller {
 	return caller{
-		Registered: evidence.Registered{Audience: "node", Expires: noon.Unix() + 60, IssuedAt: noon.Unix(), Issuer: "sidecar",
-			ID: "id"},
+		Registered: evidence.Registered{Audience: "node", Expires: noon.Unix() + 60, IssuedAt: noon.Unix(),
+			Issuer: "sidecar",
+			ID:     "id"},
 		KeyClaims: evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
 		Agent:     "agent:worker-1", Owner: strings.Repeat("o", 43), Session: "ses_1", EventID: "evt_1",
 		Method: "POST", Path: "/v1/challenge/issue", BodyHash: evidence.HashBytes([]byte("{}")),

@@ -103,9 +103,10 @@ func TestChainsThatAreRefused(t *testing.T) {
 			s.Close(t)
 			return s.Receipts
 		}},
-		"an altered signature": {"signature_invalid", func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
-			return append(s.Receipts[:2:2], resigned(s.Receipts[2], s.Receipts[1]))
-		}},
+		"an altered signature": {"signature_invalid",
+			func(_ *testing.T, _ *gatetest.Kit, s *gatetest.Session) []string {
+				return append(s.Receipts[:2:2], resigned(s.Receipts[2], s.Receipts[1]))
+			}},
 		"a stranger's key": {"key_unknown", signedBy(func(t *testing.T, _ *gatetest.Kit) evidence.Key {
 			return gatetest.StrangerKey(t, "stranger:v1")
 		})},

@@ -120,7 +120,8 @@ func TestClaimsThatAreRefused(t *testing.T) {
 		"too many artifacts": func(c *receipt) {
 			*c = post()
 			for i := range interaction.MaxNamed {
-				c.Post.Artifacts = append(c.Post.Artifacts, interaction.NamedArtifact{Name: string(rune('a' + i)), Hash: hash})
+				c.Post.Artifacts = append(c.Post.Artifacts,
+					interaction.NamedArtifact{Name: string(rune('a' + i)), Hash: hash})
 			}
 		},
 	} {
@@ -137,7 +138,8 @@ func TestClaimsThatAreRefused(t *testing.T) {
 }
 
 func TestFiguresOfAnotherState(t *testing.T) {
-	const observed, declared, estimated = interaction.StateObserved, interaction.StateDeclared, interaction.StateEstimated
+	const observed, declared, estimated = interaction.StateObserved, interaction.StateDeclared,
+		interaction.StateEstimated
 	refused := map[string][]string{ // of every other figure: declared, estimated
 		"InputTokens": {observed}, "OutputTokens": {observed}, "CachedTokens": {observed, estimated},
 		"ReasoningTokens": {observed, estimated},
@@ -230,7 +232,8 @@ func TestSessionReceiptsThatNameAChain(t *testing.T) {
 			token, err := signAny(t, "session-key", evidence.SessionReceiptKind(), evidence.SessionReceipt{
 				Registered: base().Registered, KeyClaims: base().KeyClaims, BindingHash: hash, ChallengeID: "c",
 				EnvironmentHash: hash, EventID: "e", InputKind: "k",
-				InputSource: "s", Interactions: tt.head, PolicyHash: hash, RuntimeID: "r", SessionID: "s", TranscriptHash: hash,
+				InputSource: "s", Interactions: tt.head, PolicyHash: hash, RuntimeID: "r", SessionID: "s",
+				TranscriptHash: hash,
 			})
 			if !tt.ok {
 				wantCode(t, err, "artifact_malformed")

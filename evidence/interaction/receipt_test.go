@@ -25,8 +25,9 @@ var (
 func base() interaction.Receipt {
 	ms := noon.UnixMilli()
 	return interaction.Receipt{
-		Registered: evidence.Registered{Audience: "api", Expires: noon.Unix() + 600, IssuedAt: noon.Unix(), Issuer: "sidecar",
-			ID: "id"},
+		Registered: evidence.Registered{Audience: "api", Expires: noon.Unix() + 600, IssuedAt: noon.Unix(),
+			Issuer: "sidecar",
+			ID:     "id"},
 		KeyClaims: evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator},
 		RequestID: "post_1", ActionType: interaction.ActionGeneric, PolicyID: hash,
 		InputsCommitment: hash, ConstraintsCommitment: hash, LLMCommitment: hash, OutputCleanHash: hash,
@@ -107,7 +108,8 @@ func TestReadAsVIN(t *testing.T) {
 		"the end": closing()} {
 		t.Run(name, func(t *testing.T) {
 			c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = 2, hash
-			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: "nonce", CommitmentHash: hash, CommitmentRevealed: true}
+			c.Challenge = &interaction.ChallengeRef{ChallengeNonce: "nonce", CommitmentHash: hash,
+				CommitmentRevealed: true}
 			token, err := sign(t, observed(c))
 			check.Must(t, err)
 			payload, err := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[1])
@@ -168,10 +170,12 @@ func TestTheLongestReceipt(t *testing.T) {
 		c.RequestID, c.Agent, c.RuntimeID, c.EventID, c.Chain.SessionID = long(128), long(256), long(128), long(256),
 			long(128)
 		c.Chain.SequenceNumber, c.Chain.PreviousReceiptHash = most, hash
-		c.Challenge = &interaction.ChallengeRef{ChallengeNonce: long(128), CommitmentHash: hash, CommitmentRevealed: true}
+		c.Challenge = &interaction.ChallengeRef{ChallengeNonce: long(128), CommitmentHash: hash,
+			CommitmentRevealed: true}
 		c.RelayedCount = most
 		for range interaction.MaxRelayed {
-			c.Relayed = append(c.Relayed, interaction.RelayedCall{Host: long(128), Tool: long(128), Arguments: tag, CallID: tag})
+			c.Relayed = append(c.Relayed, interaction.RelayedCall{Host: long(128), Tool: long(128), Arguments: tag,
+				CallID: tag})
 		}
 		c.Session = interaction.SessionTotals{OpenedMS: most, Calls: most, CallsObserved: most, BytesOut: most,
 			BytesOutObserved: most}
@@ -179,7 +183,8 @@ func TestTheLongestReceipt(t *testing.T) {
 	model := modelCall()
 	fill(&model)
 	m := model.Model
-	m.API, m.Host, m.Rule, m.Model, m.AnsweredBy, m.Unread = long(64), long(128), long(128), long(128), long(128), long(64)
+	m.API, m.Host, m.Rule, m.Model, m.AnsweredBy, m.Unread = long(64), long(128), long(128), long(128), long(128),
+		long(64)
 	model.Outcome = interaction.OutcomeNotMeasured
 	m.ToolCalls, m.ReturnedCalls = nil, nil
 	for range interaction.MaxHosted {
@@ -239,8 +244,9 @@ func TestObservedOf(t *testing.T) {
 		"a challenged agent": {challenged, "chain challenge " + before + model + output + after},
 		"a post":             {post(), "chain " + before + output + " post" + after},
 		"the end":            {closing(), "chain closing " + before + output + after},
-		"behind kernel rules": {guarded, "chain closing constraints_commitment enforcement event_id inputs_commitment " +
-			"llm_commitment" + output + after},
+		"behind kernel rules": {guarded,
+			"chain closing constraints_commitment enforcement event_id inputs_commitment " +
+				"llm_commitment" + output + after},
 		"behind NetworkPolicies": {apart, "chain closing " + before + output + after},
 	} {
 		t.Run(name, func(t *testing.T) {

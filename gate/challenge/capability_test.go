@@ -18,11 +18,13 @@ func capabilityClaims() evidence.Capability {
 	b.Nonce = "nonce_1"
 	hash := evidence.HashBytes([]byte("posting-policy-v1"))
 	return evidence.Capability{
-		Binding: b, ChallengeID: "challenge_1", DecisionID: "decision_1", GrantID: "grant_1", VerificationConsumed: true,
+		Binding: b, ChallengeID: "challenge_1", DecisionID: "decision_1", GrantID: "grant_1",
+		VerificationConsumed: true,
 		Runtime: &evidence.RuntimeSummary{
 			AttestationID: "attestation_1", EnvironmentHash: hash, IssuedAt: start.Unix(), Issuer: "mediator-runtime",
 			KeyID: "runtime-key:v3", PolicyHash: hash,
-			RuntimeID: "worker-1", Trigger: evidence.Trigger{ID: "event_1", Kind: evidence.TriggerSourceEvent, Source: "github"},
+			RuntimeID: "worker-1", Trigger: evidence.Trigger{ID: "event_1", Kind: evidence.TriggerSourceEvent,
+				Source: "github"},
 		},
 		Session: &evidence.SessionSummary{InputKind: evidence.TriggerSourceEvent, ReceiptID: "receipt_1",
 			SessionID: "session_1"},
@@ -92,7 +94,8 @@ func TestVerifyCapability(t *testing.T) {
 		{"the attestation's age left open", "expired", func(a *args) { a.want.Runtime.MaxAge = 0 }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := args{claims: capabilityClaims(), reg: registered(), secret: secret, token: "minted", want: wantCapability()}
+			a := args{claims: capabilityClaims(), reg: registered(), secret: secret, token: "minted",
+				want: wantCapability()}
 			tt.change(&a)
 			if a.token == "minted" {
 				var err error

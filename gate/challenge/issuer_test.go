@@ -46,7 +46,8 @@ func TestCreate(t *testing.T) {
 		if len(ch.Tasks) != tt.tasks || len(kinds) != min(tt.tasks, 4) {
 			t.Errorf("%s: %d tasks of %d kinds", tt.d, len(ch.Tasks), len(kinds))
 		}
-		if ch.ExpiresAt != start.Add(30*time.Second).Unix() || ch.Binding.Nonce == "" || !ch.Binding.SameAction(binding) {
+		if ch.ExpiresAt != start.Add(30*time.Second).Unix() || ch.Binding.Nonce == "" ||
+			!ch.Binding.SameAction(binding) {
 			t.Errorf("%s: expires at %d, bound to %+v", tt.d, ch.ExpiresAt, ch.Binding)
 		}
 	}

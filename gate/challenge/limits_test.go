@@ -40,7 +40,8 @@ func TestTasksAtTheirLimits(t *testing.T) {
 		"vm: the longest program": {"vm",
 			`{"modulus":7,"program":` + repeated("add a 0", 256) + `,"registers":[0,1,2,3]}`, "0,1,2,3"},
 		"vm: the furthest jumps": {"vm",
-			`{"modulus":7,"program":["jnz a 256","jnz a -256","jlt b a 256","jlt b a -256"],"registers":[0,1,2,3]}`, "0,1,2,3"},
+			`{"modulus":7,"program":["jnz a 256","jnz a -256","jlt b a 256","jlt b a -256"],"registers":[0,1,2,3]}`,
+			"0,1,2,3"},
 		"vm: less, and not equal": {"vm",
 			`{"modulus":7,"program":["jlt a b 2","set c 5","jlt b c 2","set d 6"],"registers":[1,1,2,3]}`, "1,1,5,3"},
 		"json: the most operations": {"json",
@@ -97,7 +98,8 @@ func TestSizesAtTheirLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw = append(raw, bytes.Repeat([]byte(" "), 256<<10-len(raw))...)
-	if seen, err := challenge.ParseChallenge(raw); err != nil || len(seen.Tasks) != 32 || ch.ExpiresAt != start.Unix()+1 {
+	if seen, err := challenge.ParseChallenge(raw); err != nil || len(seen.Tasks) != 32 ||
+		ch.ExpiresAt != start.Unix()+1 {
 		t.Errorf("%v", err)
 	}
 	_, err = challenge.ParseChallenge(append(raw, ' '))

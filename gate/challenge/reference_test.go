@@ -38,7 +38,8 @@ func everyRoute(t *testing.T, input []byte) []string {
 			if cost < best {
 				best, found = cost, nil
 			}
-			found = append(found, strings.ReplaceAll(strings.Trim(fmt.Sprint(route), "[]"), " ", "-")+":"+strconv.Itoa(cost))
+			found = append(found, strings.ReplaceAll(strings.Trim(fmt.Sprint(route), "[]"), " ",
+				"-")+":"+strconv.Itoa(cost))
 			return
 		}
 		for _, e := range in.Edges {

@@ -33,7 +33,8 @@ func TestVerifyRefuses(t *testing.T) {
 	i := newIssuer(t, challenge.Options{Now: clock})
 	other := create(t, i, binding)
 	mint := func(a *attempt) string {
-		token, _, err := challenge.Mint(newSecret(t, secretText), evidence.NewRegistered("api", "api", start, time.Minute),
+		token, _, err := challenge.Mint(newSecret(t, secretText),
+			evidence.NewRegistered("api", "api", start, time.Minute),
 			evidence.Capability{Binding: *a.ch.Binding, ChallengeID: a.ch.ID})
 		check.Must(t, err)
 		return token
@@ -76,9 +77,11 @@ func TestVerifyRefuses(t *testing.T) {
 		{"an answer in upper case", "challenge_refused", false, func(a *attempt) {
 			a.r.Answers["t1"] = strings.ToUpper("a" + a.r.Answers["t1"][1:])
 		}},
-		{"an answer too short", "challenge_refused", false, func(a *attempt) { a.r.Answers["t1"] = a.r.Answers["t1"][1:] }},
+		{"an answer too short", "challenge_refused", false,
+			func(a *attempt) { a.r.Answers["t1"] = a.r.Answers["t1"][1:] }},
 		{"the answer text itself", "challenge_refused", false, func(a *attempt) { a.r.Answers["t1"] = "3-0-7:19" }},
-		{"a wrong answer", "challenge_refused", false, func(a *attempt) { a.r.Answers["t4"] = evidence.HashBytes(nil) }},
+		{"a wrong answer", "challenge_refused", false,
+			func(a *attempt) { a.r.Answers["t4"] = evidence.HashBytes(nil) }},
 		{"answers exchanged", "challenge_refused", false, func(a *attempt) {
 			a.r.Answers["t1"], a.r.Answers["t2"] = a.r.Answers["t2"], a.r.Answers["t1"]
 		}},
@@ -93,7 +96,8 @@ func TestVerifyRefuses(t *testing.T) {
 			a.ch.Tasks[0], a.ch.Tasks[1] = a.ch.Tasks[1], a.ch.Tasks[0]
 		}},
 		{"another challenge's tasks", "challenge_refused", true, func(a *attempt) { a.ch.Tasks = other.Tasks }},
-		{"other instructions", "challenge_refused", true, func(a *attempt) { a.ch.Tasks[0].Instructions += " Or do not." }},
+		{"other instructions", "challenge_refused", true,
+			func(a *attempt) { a.ch.Tasks[0].Instructions += " Or do not." }},
 		{"an input that is no JSON", "challenge_refused", true, func(a *attempt) {
 			a.ch.Tasks[0].Input = json.RawMessage(`{`)
 		}},

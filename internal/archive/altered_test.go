@@ -60,7 +60,8 @@ func posted(t *testing.T, w *world, names ...string) ([]ledger.Record, archive.R
 		r.Steps, r.Checks = []ledger.Step{{Name: "session", Micros: 5}}, []ledger.Check{{Name: "fresh work", OK: true}}
 		switch state {
 		case ledger.StateRefused:
-			r.Artifacts, r.CapabilityID, r.Code, r.Step, r.Reason = r.Artifacts[:7:7], "", "decision_denied", "policy", "no rule"
+			r.Artifacts, r.CapabilityID, r.Code, r.Step, r.Reason = r.Artifacts[:7:7], "", "decision_denied", "policy",
+				"no rule"
 			r.Artifacts = slices.DeleteFunc(r.Artifacts, func(a ledger.Artifact) bool {
 				return a.Name == "policyDecision" || a.Name == "grant"
 			})
@@ -110,7 +111,8 @@ func values(v any) (all []any) {
 			}
 			return all
 		}
-		return []any{v + "x", "x", "", strings.ToUpper(v), "forwarded", "refused", "failed", "indeterminate", "forwarding"}
+		return []any{v + "x", "x", "", strings.ToUpper(v), "forwarded", "refused", "failed", "indeterminate",
+			"forwarding"}
 	case float64:
 		return []any{v + 1, -v, float64(0), float64(404)}
 	case []any:
@@ -259,10 +261,11 @@ func TestAlteredExports(t *testing.T) {
 		"receipts swapped":                   swapped(made+1, made+2),
 		"a receipt twice":                    with(made+2, lines[made+2]),
 		"a receipt of another session":       change(made+2, lines[made+2], lines[secondOf2]),
-		"a receipt of another mediator":      change(made+2, lines[made+2], other[find(other, "record", "ses_1_made")+2]),
-		"a receipt dropped from the middle":  without(made+1, made+2),
-		"receipts after the last record":     with(len(lines)-1, lines[made+2]),
-		"a record of another mediator":       ends(with(made+1, other[find(other, "record", "ses_1_bare")]), "11"),
+		"a receipt of another mediator": change(made+2, lines[made+2],
+			other[find(other, "record", "ses_1_made")+2]),
+		"a receipt dropped from the middle": without(made+1, made+2),
+		"receipts after the last record":    with(len(lines)-1, lines[made+2]),
+		"a record of another mediator":      ends(with(made+1, other[find(other, "record", "ses_1_bare")]), "11"),
 		"artifacts swapped between two": change(made, between(lines[made], `"artifacts":`, `]`),
 			between(lines[record("ses_2_made")], `"artifacts":`, `]`)),
 		"the session receipt taken out": change(record("ses_1_made"),

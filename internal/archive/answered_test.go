@@ -66,9 +66,10 @@ func TestAnswered(t *testing.T) {
 		code   string
 		word   string
 	}{
-		"none":                 {nil, "", "--api-keys would show"},
-		"those of all APIs":    {map[string]httpsig.Keys{"": keys}, "", "the word of the API"},
-		"those of another API": {map[string]httpsig.Keys{"other.example": keys}, "record_mismatch", "--api-keys would show"},
+		"none":              {nil, "", "--api-keys would show"},
+		"those of all APIs": {map[string]httpsig.Keys{"": keys}, "", "the word of the API"},
+		"those of another API": {map[string]httpsig.Keys{"other.example": keys}, "record_mismatch",
+			"--api-keys would show"},
 	} {
 		trust.AnswerKeys = tt.pinned
 		v, err := trust.Verify(t.Context(), r, nil, w.Clock.Now())

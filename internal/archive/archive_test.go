@@ -252,7 +252,8 @@ func TestCertificateStays(t *testing.T) {
 				}
 			}
 			if done.Certified != tt.fresh || kept != done.Kept || kept+tt.fresh != len(w.read().Bundle.Certificates) {
-				t.Errorf("%d are new, %d stay; the bundle has %d of before; want %d new", done.Certified, done.Kept, kept, tt.fresh)
+				t.Errorf("%d are new, %d stay; the bundle has %d of before; want %d new", done.Certified, done.Kept,
+					kept, tt.fresh)
 			}
 		})
 	}
@@ -285,7 +286,8 @@ func TestRecordsOfThePast(t *testing.T) {
 			w.Clock.Advance(60 * day)
 			w.certify()
 		}},
-		{"certificates that have expired", "", func(w *world, _ *ledger.Record) { w.Clock.Advance(200 * day); w.certify() }},
+		{"certificates that have expired", "",
+			func(w *world, _ *ledger.Record) { w.Clock.Advance(200 * day); w.certify() }},
 		{"a list that revokes nothing", "", func(w *world, _ *ledger.Record) {
 			w.revoke(evidence.RevokedKey, "another-key:v1", day)
 		}},
@@ -329,7 +331,8 @@ func TestRecordsOfThePast(t *testing.T) {
 				if a.Name == "triggerReceipt" {
 					c, err := evidence.UnverifiedClaims(evidence.TriggerReceiptKind(), a.Token)
 					must(w.t, err)
-					both.Artifacts[i].Token, err = evidence.Sign(context.Background(), old, evidence.TriggerReceiptKind(), c)
+					both.Artifacts[i].Token, err = evidence.Sign(context.Background(), old,
+						evidence.TriggerReceiptKind(), c)
 					must(w.t, err)
 				}
 			}

@@ -300,7 +300,8 @@ func TestReaderRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ text, want string }{
 		"no certificate": {without(at("certificate"), at("certificate")+7), "refused key_unknown"},
 		"another registry's": {
-			insert(2, `{"certificate":"`+newWorld(t, false).read().Bundle.Certificates[0]+"\"}\n"), "refused signature_invalid"},
+			insert(2, `{"certificate":"`+newWorld(t, false).read().Bundle.Certificates[0]+"\"}\n"),
+			"refused signature_invalid"},
 		"no manifest":                  {without(at("manifest"), at("manifest")+1), "refused manifest_unknown"},
 		"a list that is no JWS":        {insert(2, `{"revocations":"x"}`+"\n"), "refused revocations_stale"},
 		"earlier lists without a list": {insert(2, `{"earlierRevocations":"x"}`+"\n"), "refused revocations_stale"},
@@ -402,7 +403,8 @@ func TestReaderIsBounded(t *testing.T) {
 			r.Hold(64 << 20 >> 6)
 			for _, err = range r.Records() {
 			}
-			if codeOf(err) != "evidence_malformed" || !strings.Contains(err.Error(), "belong to records that are not verified") {
+			if codeOf(err) != "evidence_malformed" ||
+				!strings.Contains(err.Error(), "belong to records that are not verified") {
 				t.Errorf("%v", err)
 			}
 		})

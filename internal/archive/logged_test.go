@@ -190,8 +190,8 @@ func TestAgainstLog(t *testing.T) {
 		missing  int
 	}{
 		"untouched": {func(*edit) {}, nil, nil, 7, archive.CompleteNoneMissing, 0},
-		"a post taken": {func(e *edit) { e.records = slices.Delete(e.records, 2, 3) }, nil, nil, 6, archive.CompleteMissing,
-			1},
+		"a post taken": {func(e *edit) { e.records = slices.Delete(e.records, 2, 3) }, nil, nil, 6,
+			archive.CompleteMissing, 1},
 		"the first taken": {func(e *edit) { e.records = e.records[1:] }, nil, nil, 6,
 			archive.CompleteNoneMissing, 0}, // the period that is named begins after it
 		"a host changed": {func(e *edit) { e.change(t, 2, func(r *ledger.Record) { r.Host = "other.example:443" }) },

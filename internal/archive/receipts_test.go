@@ -91,7 +91,8 @@ func TestRecordsWithReceipts(t *testing.T) {
 	lines := strings.SplitAfter(to.String(), "\n")
 	at := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"receipt":`) })
 	without := strings.Join(slices.Delete(slices.Clone(lines), at, at+1), "")
-	wantOutcomes(t, without, w.pins(), now, "verified", "verified", "refused chain_incomplete", "refused chain_incomplete")
+	wantOutcomes(t, without, w.pins(), now, "verified", "verified", "refused chain_incomplete",
+		"refused chain_incomplete")
 	end := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"end":`) })
 	wantOutcomes(t, strings.Join(slices.Insert(slices.Clone(lines), end, lines[at]), ""), w.pins(), now, "verified",
 		"verified", "verified", "refused chain_broken") // it belongs to no record

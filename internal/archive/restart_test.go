@@ -79,7 +79,8 @@ func TestChainOverNewRoots(t *testing.T) {
 	}{
 		"both roots are pinned": {both, judgement{whole, "",
 			archive.JudgedReceipts{Number: 2, Chain: true, Closed: true, Lost: 2, LostVerified: true}}},
-		"the earlier ones alone":   {old, judgement{whole, "", archive.JudgedReceipts{Number: 2, Chain: true, Lost: 2}}},
+		"the earlier ones alone": {old,
+			judgement{whole, "", archive.JudgedReceipts{Number: 2, Chain: true, Lost: 2}}},
 		"the later ones alone":     {archive.Archive{after.read()}, judgement{tokens: whole, code: "roots_not_pinned"}},
 		"a call that was answered": {both, judgement{tokens: next(nil), code: "roots_not_pinned"}},
 		"one of unknown roots before them": {both, judgement{slices.Insert(slices.Clone(whole), 2, made), "",

@@ -141,8 +141,8 @@ func TestBundleThatNobodyReads(t *testing.T) {
 				c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
 				must(t, err)
 				for _, v := range w.versions[c.Purposes[0]][1:] {
-					c.SubjectKeyID, c.SubjectPublicKey, c.SubjectPublicKeyHash = v.KeyID(), evidence.EncodePublicKey(v.Public()),
-						evidence.HashBytes(v.Public())
+					c.SubjectKeyID, c.SubjectPublicKey, c.SubjectPublicKeyHash = v.KeyID(),
+						evidence.EncodePublicKey(v.Public()), evidence.HashBytes(v.Public())
 					token, _, err := issue.Sign(context.Background(), c)
 					must(t, err)
 					b.Certificates = append(b.Certificates, token)

@@ -37,7 +37,8 @@ func TestOCSF(t *testing.T) {
 	check.WantEqual(t, s.Version, OCSFVersion)
 	post := ledger.Record{ID: "post_1", Flow: "post", State: ledger.StateForwarded, Session: "ses_1", Rule: "create",
 		Subject: "agent:one", Action: "create_post", Method: "POST", Scheme: "https", Host: "api.example.com:443",
-		Path: "/posts", Status: 201, Started: time.UnixMilli(1_790_000_000_000), Finished: time.UnixMilli(1_790_000_000_100)}
+		Path: "/posts", Status: 201, Started: time.UnixMilli(1_790_000_000_000),
+		Finished: time.UnixMilli(1_790_000_000_100)}
 	tool := post
 	tool.MCP = &ledger.MCPMessage{Method: "tools/call", Tool: "send_mail"}
 	tool.State, tool.Code, tool.Reason = ledger.StateIndeterminate, "indeterminate", "it may have been sent"

@@ -173,8 +173,11 @@ func TestOrigin(t *testing.T) {
 	t.Parallel()
 	a := newAsking(t, "http://a.localhost:1")
 	for name, ask := range map[string]func() *http.Response{
-		"another host": func() *http.Response { return a.ask(http.MethodGet, "/login", "", "Host", "rebound.example:1") },
-		"an address":   func() *http.Response { return a.ask(http.MethodGet, "/login", "", "Host", "127.0.0.1:1") },
+		"another host": func() *http.Response {
+			return a.ask(http.MethodGet, "/login", "", "Host",
+				"rebound.example:1")
+		},
+		"an address": func() *http.Response { return a.ask(http.MethodGet, "/login", "", "Host", "127.0.0.1:1") },
 		"another origin": func() *http.Response {
 			return a.ask(http.MethodPost, "/login", a.code(t), "Origin", "http://b.localhost:1")
 		},
@@ -195,7 +198,8 @@ func TestClosest(t *testing.T) {
 	rules := []own.Rule{
 		{Name: "reads", Kind: own.Egress, URL: "https://api.test/**", Methods: []string{"GET", "HEAD"}},
 		{Name: "comment", Kind: own.Post, URL: "https://api.test/posts/{id}/comments", Methods: []string{"POST"}},
-		{Name: "tools", Kind: own.Post, URL: "https://api.test/mcp", Methods: []string{"POST"}, Tools: []string{"search"}},
+		{Name: "tools", Kind: own.Post, URL: "https://api.test/mcp", Methods: []string{"POST"},
+			Tools: []string{"search"}},
 	}
 	for name, tt := range map[string]struct {
 		call    ledger.Record
@@ -226,9 +230,10 @@ func TestClosest(t *testing.T) {
 				return
 			}
 			check.WantEqual(t, got.Rule.Name, tt.rule)
-			if len(got.Differs) != len(tt.differs) || !slices.ContainsFunc(append(got.Differs, ""), func(s string) bool {
-				return strings.HasPrefix(s, strings.Join(tt.differs, ""))
-			}) {
+			if len(got.Differs) != len(tt.differs) ||
+				!slices.ContainsFunc(append(got.Differs, ""), func(s string) bool {
+					return strings.HasPrefix(s, strings.Join(tt.differs, ""))
+				}) {
 				t.Errorf("differs: %q", got.Differs)
 			}
 		})

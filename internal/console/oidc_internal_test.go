@@ -76,7 +76,8 @@ func newIDP(t *testing.T) *idp {
 		return found
 	})
 	answer("/jwks", 0, func(*http.Request) any {
-		return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "EdDSA", Use: "sig"}}}
+		return jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "EdDSA",
+			Use: "sig"}}}
 	})
 	answer("/token", http.StatusBadRequest, func(r *http.Request) any {
 		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
@@ -313,7 +314,8 @@ func TestHostileProvider(t *testing.T) {
 		t.Errorf("the page of a failed login is %s, %v", page, err)
 	}
 	// The answer may repeat the client's secret.
-	if said := fmt.Sprint(a.logged.All()); !strings.Contains(said, "refused with 400") || strings.Contains(said, "bad request") {
+	if said := fmt.Sprint(a.logged.All()); !strings.Contains(said, "refused with 400") ||
+		strings.Contains(said, "bad request") {
 		t.Errorf("the log of a failed login is %s", said)
 	}
 

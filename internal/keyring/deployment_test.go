@@ -24,7 +24,8 @@ func TestCheckRenewal(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "trust.json")
 	for i, by := range []keyring.RootKey{auditor, thief} {
 		token, _, err := keyring.CertifyDeployment(t.Context(), by, m, signer.Options{Issuer: "deployment-auditor",
-			Audience: "posting-api", Lifetime: time.Hour, Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }})
+			Audience: "posting-api", Lifetime: time.Hour,
+			Now: func() time.Time { return time.Now().Add(-2 * time.Hour) }})
 		check.Must(t, err, keyring.PutDeployment(bundle, token, m))
 		if err := keyring.CheckRenewal(auditor, bundle, m); (err == nil) != (i == 0) {
 			t.Errorf("the certificate %d: %v", i, err)

@@ -27,8 +27,9 @@ func TestEvents(t *testing.T) {
 		func() { m.certify(1) },
 		func() { m.revoke("runtime-key:v1") },
 		func() {
-			_, err := m.registry.Revoke(t.Context(), []evidence.Revocation{{Kind: evidence.RevokedKey, ID: "runtime-key:v1",
-				Reason: "again", Expires: m.now.Add(time.Minute).Unix()}}, func(string) {})
+			_, err := m.registry.Revoke(t.Context(),
+				[]evidence.Revocation{{Kind: evidence.RevokedKey, ID: "runtime-key:v1",
+					Reason: "again", Expires: m.now.Add(time.Minute).Unix()}}, func(string) {})
 			check.Must(t, err)
 		},
 	} {

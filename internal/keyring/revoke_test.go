@@ -181,6 +181,7 @@ func TestRevokeName(t *testing.T) {
 	m := newRevoking(t)
 	m.certify(0)
 	check.Must(t, m.revokeAll("stolen", "runtime-key", "session-key/u1"))
-	check.WantEqual(t, m.revoked(m.read(), "runtime-key:v1", "runtime-key/u1:v2", "runtime-keys:v1", "session-key/u1:v1",
+	check.WantEqual(t, m.revoked(m.read(), "runtime-key:v1", "runtime-key/u1:v2", "runtime-keys:v1",
+		"session-key/u1:v1",
 		"session-key/u2:v1", "session-key:v1"), []string{"runtime-key:v1", "runtime-key/u1:v2", "session-key/u1:v1"})
 }

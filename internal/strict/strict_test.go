@@ -60,7 +60,8 @@ func FuzzRead(f *testing.F) {
 
 func TestAdd(t *testing.T) {
 	var to file
-	f, err := strict.Read([]byte("name: x\nany: &all\n  y: [1, {z: 2}]\nparts:\n  - {name: b}\n"), &to, strict.Options{})
+	f, err := strict.Read([]byte("name: x\nany: &all\n  y: [1, {z: 2}]\nparts:\n  - {name: b}\n"), &to,
+		strict.Options{})
 	check.Must(t, err)
 	for _, tt := range []struct{ key, want string }{
 		{"", "line 1, column 1: the file: is wrong"},

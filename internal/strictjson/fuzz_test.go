@@ -31,7 +31,8 @@ func FuzzCanonical(f *testing.F) {
 		if refused := other.Canonicalize(); err == nil && (refused != nil || !bytes.Equal(once, other)) {
 			t.Errorf("%q: %q, and %q, %v", raw, once, other, refused)
 		} else if err != nil {
-			if refused == nil && !strings.Contains(err.Error(), "the number ") && !strings.Contains(err.Error(), " than ") {
+			if refused == nil && !strings.Contains(err.Error(), "the number ") &&
+				!strings.Contains(err.Error(), " than ") {
 				t.Errorf("%q: %v", raw, err)
 			}
 			return

@@ -241,8 +241,8 @@ func TestReplicas(t *testing.T) {
 				if client%2 == 1 {
 					slices.Reverse(keys)
 				}
-				err := replicas[client%len(replicas)].Begin(context.Background(), post(fmt.Sprintf("post_%d_%d", client, n)),
-					keys...)
+				err := replicas[client%len(replicas)].Begin(context.Background(),
+					post(fmt.Sprintf("post_%d_%d", client, n)), keys...)
 				switch {
 				case err == nil:
 					mu.Lock()

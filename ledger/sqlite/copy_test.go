@@ -56,7 +56,8 @@ func TestCopy(t *testing.T) {
 				len(beside) != len(tt.files) {
 				t.Errorf("it wrote beside the copy: %v", beside) // which fails on a medium to be read only
 			}
-			if err != nil || len(found) != records || found[0].ID != "post_00" || found[0].State != ledger.StateForwarding {
+			if err != nil || len(found) != records || found[0].ID != "post_00" ||
+				found[0].State != ledger.StateForwarding {
 				t.Errorf("%d records, %v", len(found), err)
 			}
 			if p, err := c.Get(t.Context(), "post_07"); err != nil || p.ID != "post_07" {
@@ -156,8 +157,9 @@ func TestLargeRows(t *testing.T) {
 		at := ledgertest.Now().Add(time.Duration(i) * time.Second)
 		check.Must(t, l.Add(t.Context(), ledger.Record{ID: fmt.Sprintf("post_%03d", i), State: ledger.StateRefused,
 			Started: at, Reason: large}))
-		receipts = append(receipts, ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint(i), Signed: at,
-			Token: large})
+		receipts = append(receipts, ledger.Receipt{Session: "ses_1", Number: int64(i + 1), Call: fmt.Sprint(i),
+			Signed: at,
+			Token:  large})
 	}
 	check.Must(t, l.AddReceipts(t.Context(), receipts...))
 	var before, held runtime.MemStats

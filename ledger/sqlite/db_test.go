@@ -113,8 +113,9 @@ func TestGroup(t *testing.T) {
 		{name: "ended transaction", fault: statement("COMMIT"), says: "no such savepoint", spoil: "no such savepoint",
 			want: []int{1, 3, 4}},
 		// COMMIT itself fails: nothing of the group is stored, and all writes get the error.
-		{name: "failed commit", fault: statement("INSERT INTO child VALUES (7)"), says: "FOREIGN KEY", spoil: "FOREIGN KEY",
-			want: []int{4}},
+		{name: "failed commit", fault: statement("INSERT INTO child VALUES (7)"), says: "FOREIGN KEY",
+			spoil: "FOREIGN KEY",
+			want:  []int{4}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -276,7 +277,8 @@ func TestSettings(t *testing.T) {
 	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1",
 		"busy_timeout": "5000", "cache_size": "-1000"} {
 		var got string
-		err := db.Write(context.Background(), func(tx *sql.Tx) error { return tx.QueryRow("PRAGMA " + name).Scan(&got) })
+		err := db.Write(context.Background(),
+			func(tx *sql.Tx) error { return tx.QueryRow("PRAGMA " + name).Scan(&got) })
 		if err != nil || got != want {
 			t.Errorf("%s is %s, %v", name, got, err)
 		}

@@ -31,8 +31,9 @@ func TestOpenRefuses(t *testing.T) {
 			write(t, path, bytes.Repeat([]byte("no database\n"), 500))
 		}, "not a database"},
 		{"a damaged schema", damaged, "malformed"},
-		{"another schema version", another, "schema version 99 and this program needs 5: use the program that made it. " +
-			"A new file would forget the records, and which keys are consumed"},
+		{"another schema version", another,
+			"schema version 99 and this program needs 5: use the program that made it. " +
+				"A new file would forget the records, and which keys are consumed"},
 		{"a database of another program", foreign, "schema version 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

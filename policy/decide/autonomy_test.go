@@ -289,7 +289,8 @@ func TestReputationsThatAreNotBelieved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for when, want := range map[string]string{
-				"autonomy.tierRank > 0": c.code, "autonomy.known && autonomy.tierRank > 0": "policy_denied", "!autonomy.known": "",
+				"autonomy.tierRank > 0": c.code, "autonomy.known && autonomy.tierRank > 0": "policy_denied",
+				"!autonomy.known": "",
 			} {
 				r := newWorld(t, file("r allow "+when), gatetest.Autonomous)
 				d, err := r.decide(r.appraised(c.token(t, r)))

@@ -30,7 +30,8 @@ func TestDecide(t *testing.T) {
 	b, evidenceHash := r.Binding, evidence.HashBytes([]byte("delivery"))
 	key := evidence.KeyClaims{KeyCustody: evidence.CustodyExternalMediator}
 	check.WantEqual(t, decision, evidence.PolicyDecision{
-		Registered: decision.Registered, KeyClaims: key, Action: b.Action, BindingHash: b.Hash(), ChallengeID: "challenge-1",
+		Registered: decision.Registered, KeyClaims: key, Action: b.Action, BindingHash: b.Hash(),
+		ChallengeID: "challenge-1",
 		ContentHash: b.ContentHash, Decision: "allow",
 		EnvironmentHash: r.EnvironmentHash, OriginEvidenceHash: evidenceHash, OriginEvidenceID: "delivery_1",
 		OriginVerificationMethod: "webhook_signature",
@@ -167,8 +168,9 @@ func TestEngineWithoutAKey(t *testing.T) {
 		decision *signer.Issuer[evidence.PolicyDecision]
 		grant    *signer.Issuer[evidence.ActionGrant]
 	}{
-		"of decisions": {issuer(t, w, evidence.PolicyDecisionKind(), broken{}, evidence.PurposePolicyDecision), w.grant},
-		"of grants":    {w.decision, issuer(t, w, evidence.ActionGrantKind(), broken{}, evidence.PurposeActionGrant)},
+		"of decisions": {issuer(t, w, evidence.PolicyDecisionKind(), broken{}, evidence.PurposePolicyDecision),
+			w.grant},
+		"of grants": {w.decision, issuer(t, w, evidence.ActionGrantKind(), broken{}, evidence.PurposeActionGrant)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e, err := w.with(c.decision, c.grant)

@@ -30,7 +30,8 @@ func newWorld(t testing.TB, rules string, edits ...func(*policy.Manifest)) *worl
 	w.rules, err = decide.ParseRules([]byte(rules))
 	check.Must(t, err)
 	pin := func(m *policy.Manifest) {
-		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = w.rules.Hash(), w.rules.Hash()
+		m.RuntimePolicy.RequiredPolicyHash, m.AgentSessionReceiptPolicy.RequiredPolicyHash = w.rules.Hash(),
+			w.rules.Hash()
 	}
 	w.Kit = gatetest.NewAt(t, time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
 		append([]func(*policy.Manifest){pin}, edits...)...)

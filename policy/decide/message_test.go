@@ -60,7 +60,8 @@ func TestArgumentsThatAreRefused(t *testing.T) {
 	w := newWorld(t, file("r allow true"))
 	for _, arguments := range []string{`[1]`, `null`} {
 		_, err := w.decide(w.request(saying(&policy.Message{
-			MCP: &policy.MCP{Server: "api.example.com/mcp", Tool: "create_issue", Arguments: json.RawMessage(arguments)}})))
+			MCP: &policy.MCP{Server: "api.example.com/mcp", Tool: "create_issue",
+				Arguments: json.RawMessage(arguments)}})))
 		check.WantCode(t, err, "query_malformed", "is not a JSON object")
 	}
 }

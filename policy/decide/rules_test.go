@@ -32,8 +32,8 @@ func TestParseRulesRefuses(t *testing.T) {
 	}{
 		"misspelt variable": {condition(`request.metod == "POST"`),
 			[]string{
-				"line 3, column 36: rules[0].when: (r) does not compile, at line 1 column 8 of the condition: undeclared " +
-					"reference to 'request.metod'"}},
+				"line 3, column 36: rules[0].when: (r) does not compile, at line 1 column 8 of the " +
+					"condition: undeclared reference to 'request.metod'"}},
 		"every misspelt one": {condition(`foo && bar`), []string{"'foo'", "'bar'"}},
 		"in the second line": {"version: \"1.0\"\nrules:\n  - name: r\n    when: |\n      true &&\n      nonsense\n",
 			[]string{"line 4, column 11: rules[0].when: (r)", "at line 2 column 1 of the condition"}},
@@ -45,7 +45,8 @@ func TestParseRulesRefuses(t *testing.T) {
 		"empty condition": {condition(` `), []string{"is empty"}},
 		"loop: exists": {condition(`["a"].exists(x, x == request.method)`),
 			[]string{"undeclared reference to 'exists'"}},
-		"loop: all":              {condition(`["a"].all(x, x == request.method)`), []string{"undeclared reference to 'all'"}},
+		"loop: all": {condition(`["a"].all(x, x == request.method)`),
+			[]string{"undeclared reference to 'all'"}},
 		"loop: map":              {condition(`["a"].map(x, x).size() > 0`), []string{"undeclared reference to 'map'"}},
 		"bad regular expression": {condition(`request.path.matches("(")`), []string{"invalid matches argument"}},
 		"bad duration":           {condition(`now + duration("1 day") > now`), []string{"invalid duration argument"}},
@@ -136,8 +137,9 @@ func TestRulesDecide(t *testing.T) {
 		"none allows": {rules: file("no allow false"), code: "policy_denied", want: "no rule allows"},
 		"deny wins": {rules: file("yes allow true", "never deny true"), code: "policy_denied",
 			want: "the rule never denies create_post"},
-		"a deny that does not hold":    {rules: file("never deny false", "yes allow true"), want: "yes"},
-		"denying alone allows nothing": {rules: file("never deny false"), code: "policy_denied", want: "no rule allows"},
+		"a deny that does not hold": {rules: file("never deny false", "yes allow true"), want: "yes"},
+		"denying alone allows nothing": {rules: file("never deny false"), code: "policy_denied",
+			want: "no rule allows"},
 		"an error in a deny denies": {rules: file("broken deny 1 / (request.size - 7) == 1", "yes allow true"),
 			code: "policy_error", want: "the rule broken"},
 		"an error in an allow denies": {rules: file("broken allow 1 / (request.size - 7) == 1", "yes allow true"),
@@ -148,7 +150,8 @@ func TestRulesDecide(t *testing.T) {
 			want: "no rule allows"},
 		"cost over the limit denies": {rules: file("costly allow " + costly), path: "/p" + strings.Repeat("0", 1500),
 			code: "policy_error",
-			want: "the rule costly cannot be evaluated, so the call is denied: operation cancelled: actual cost limit exceeded"},
+			want: "the rule costly cannot be evaluated, so the call is denied: operation cancelled: actual " +
+				"cost limit exceeded"},
 		"the example allows a post": {rules: string(configs.Policy()), want: "verified-events"},
 		"the example denies cleartext": {rules: string(configs.Policy()), path: "/cleartext", code: "policy_denied",
 			want: "the rule no-cleartext"},
@@ -186,15 +189,15 @@ func TestRulesHashIsOfTheMeaning(t *testing.T) {
 		return r.Hash()
 	}
 	want := hash(
-		"version: \"1.0\"\nrules:\n  - name: a\n    when: request.size > 1\n  - {name: b, effect: deny, when: 'now == " +
-			"now'}\n")
+		"version: \"1.0\"\nrules:\n  - name: a\n    when: request.size > 1\n  - {name: b, effect: " +
+			"deny, when: 'now == " + "now'}\n")
 	for name, same := range map[string]string{
 		"JSON": `{"rules": [{"when": "request.size > 1", "name": "a", "effect": "allow"}, {"name": "b",` +
 			` "when": "now == now", "effect": "deny"}], "version": "1.0"}`,
 		"block scalars": "# a comment\nversion: '1.0'\nrules:\n  - when: |\n      request.size > 1\n    name: a\n  - " +
 			"effect: deny\n    name: b\n    when: >-\n      now ==\n      now\n",
-		"the effect said": "version: \"1.0\"\nrules:\n  - {name: a, effect: allow, when: request.size > 1}\n  - {name: b, " +
-			"effect: deny, when: now == now}\n",
+		"the effect said": "version: \"1.0\"\nrules:\n  - {name: a, effect: allow, when: request.size " +
+			"> 1}\n  - {name: b, effect: deny, when: now == now}\n",
 	} {
 		if hash(same) != want {
 			t.Errorf("%s: the hash depends on how the file is written", name)

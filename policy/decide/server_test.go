@@ -61,8 +61,9 @@ func TestServerRefusesMalformedRequests(t *testing.T) {
 		"two values":       {valid + valid, http.StatusBadRequest, "query_malformed"},
 		"no JSON":          {"x", http.StatusBadRequest, "query_malformed"},
 		"nothing":          {"", http.StatusBadRequest, "query_malformed"},
-		"too large":        {`{"runtimeId": "` + strings.Repeat("a", 1<<20) + `"}`, http.StatusBadRequest, "query_malformed"},
-		"empty object":     {"{}", http.StatusForbidden, "deployment_mismatch"},
+		"too large": {`{"runtimeId": "` + strings.Repeat("a", 1<<20) + `"}`, http.StatusBadRequest,
+			"query_malformed"},
+		"empty object": {"{}", http.StatusForbidden, "deployment_mismatch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rec := httptest.NewRecorder()

@@ -62,7 +62,8 @@ func TestAWSSuite(t *testing.T) {
 			}
 			// One region is signed by version 4, so the suite's region set stands in for two equal ones.
 			check.Must(t, use(t, awsForm(t, "service", at, "us-east-1", "us-east-1"), nil, v).Apply(r, nil))
-			canonical := strings.Replace(tt.Canonical, "x-amz-region-set:us-east-1", "x-amz-region-set:us-east-1,us-east-1", 1)
+			canonical := strings.Replace(tt.Canonical, "x-amz-region-set:us-east-1",
+				"x-amz-region-set:us-east-1,us-east-1", 1)
 			sum := sha256.Sum256([]byte(canonical))
 			toSign := sha256.Sum256([]byte("AWS4-ECDSA-P256-SHA256\n20150830T123600Z\n20150830/service/aws4_request\n" +
 				hex.EncodeToString(sum[:])))
@@ -208,7 +209,8 @@ func TestAWSFileIsReread(t *testing.T) {
 	check.Must(t, err)
 	c, err := credential.New(source, awsForm(t, "s3", time.Now(), "eu-central-1"))
 	check.Must(t, err)
-	check.Must(t, os.WriteFile(path, []byte("[a]\naws_access_key_id = NEW\naws_secret_access_key = the-new-secret"), 0o600))
+	check.Must(t, os.WriteFile(path, []byte("[a]\naws_access_key_id = NEW\naws_secret_access_key = the-new-secret"),
+		0o600))
 	for _, tt := range []struct {
 		status int
 		want   string

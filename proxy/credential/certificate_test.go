@@ -92,13 +92,15 @@ func TestVaultCertificate(t *testing.T) {
 		issued++
 		certificate, key := ca.Certify(t, func(c *x509.Certificate) { c.NotAfter = now.Add(time.Hour) })
 		_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"certificate": string(certificate),
-			"private_key": string(key), "ca_chain": []string{string(ca.PEM())}, "expiration": now.Add(time.Hour).Unix()}})
+			"private_key": string(key), "ca_chain": []string{string(ca.PEM())},
+			"expiration": now.Add(time.Hour).Unix()}})
 	}))
 	t.Cleanup(server.Close)
 	token := filepath.Join(t.TempDir(), "token")
 	check.Must(t, os.WriteFile(token, []byte("a-token"), 0o600))
 	clock := func() time.Time { return now }
-	from, err := vault.NewServer(vault.Options{Address: server.URL, Log: zap.NewNop(), Now: clock, Timeout: time.Minute})
+	from, err := vault.NewServer(vault.Options{Address: server.URL, Log: zap.NewNop(), Now: clock,
+		Timeout: time.Minute})
 	check.Must(t, err)
 	t.Cleanup(func() { _ = from.Close() })
 	c := credential.NewCertificate("rule", credential.VaultCertificate(from.Secrets(&vault.TokenFile{Path: token}),

@@ -59,15 +59,16 @@ func TestForms(t *testing.T) {
 		"query": {of(credential.Query("key")), credential.Value{Secret: "a+b/c=d&e f"},
 			"", "", "a=1&key=a%2Bb%2Fc%3Dd%26e+f", `{"id":"","kind":"query key","version":""}`},
 		"cookie": {of(credential.Cookie("session")), credential.Value{Secret: secretToken},
-			"Cookie", "session=" + secretToken, "a=1&key=agents&KEY=2;k%65y=3", `{"id":"","kind":"cookie session","version":""}`},
+			"Cookie", "session=" + secretToken, "a=1&key=agents&KEY=2;k%65y=3",
+			`{"id":"","kind":"cookie session","version":""}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			form, err := tt.form()
 			u := use(t, form, err, tt.value)
 			r, err := http.NewRequest("POST", "https://api.example/x?a=1&key=agents&KEY=2;k%65y=3", nil)
 			check.Must(t, err)
-			r.Header = http.Header{"Authorization": {"mine"}, "Cookie": {"mine=1"}, "X_token": {"mine"}, "X-Other": {"1"},
-				"Range": {"bytes=0-1"}}
+			r.Header = http.Header{"Authorization": {"mine"}, "Cookie": {"mine=1"}, "X_token": {"mine"},
+				"X-Other": {"1"}, "Range": {"bytes=0-1"}}
 			check.Must(t, u.Apply(r, nil))
 			want := http.Header{"X-Other": {"1"}, "Accept-Encoding": {"identity"}}
 			if tt.header != "" {
@@ -110,7 +111,8 @@ func TestQueryKeepsTheRest(t *testing.T) {
 
 func TestFormsRefuse(t *testing.T) {
 	for _, header := range []string{"", "X Token", "Host", "content-length", "Content-Type", "Connection",
-		"Transfer-Encoding", "Idempotency-Key", "ActionProof-Capability", "X-HTTP-Method-Override", "X_Forwarded_Host"} {
+		"Transfer-Encoding", "Idempotency-Key", "ActionProof-Capability", "X-HTTP-Method-Override",
+		"X_Forwarded_Host"} {
 		if _, err := credential.Header(header, "", echo.Auto); err == nil {
 			t.Errorf("the header %q carries a credential", header)
 		}

@@ -55,10 +55,11 @@ func TestGitHubAppScope(t *testing.T) {
 		permissions  map[string]string
 		want         string
 	}{
-		"as asked":             {[]string{"site"}, map[string]string{"contents": "read", "metadata": "read"}, ""},
-		"a repository more":    {[]string{"site", "keys"}, nil, `gave a token for the repository "keys" too`},
-		"no list":              {nil, nil, "gave a token that is not for the repositories alone"},
-		"a permission more":    {[]string{"site"}, map[string]string{"issues": "read"}, `permission "issues" ("read") too`},
+		"as asked":          {[]string{"site"}, map[string]string{"contents": "read", "metadata": "read"}, ""},
+		"a repository more": {[]string{"site", "keys"}, nil, `gave a token for the repository "keys" too`},
+		"no list":           {nil, nil, "gave a token that is not for the repositories alone"},
+		"a permission more": {[]string{"site"}, map[string]string{"issues": "read"},
+			`permission "issues" ("read") too`},
 		"a permission's level": {[]string{"site"}, map[string]string{"contents": "write"}, `"contents" ("write") too`},
 	} {
 		g.AnswerBy(func(w http.ResponseWriter) {
@@ -137,7 +138,8 @@ func TestGitHubAppFails(t *testing.T) {
 		"a broken connection": {func(g *githubtest.Server, _ *credential.GitHubAppOptions) {
 			g.AnswerBy(func(http.ResponseWriter) { panic(http.ErrAbortHandler) })
 		}, "does not answer"},
-		"no key": {func(_ *githubtest.Server, o *credential.GitHubAppOptions) { o.KeyFile += "-absent" }, "cannot be read"},
+		"no key": {func(_ *githubtest.Server, o *credential.GitHubAppOptions) { o.KeyFile += "-absent" },
+			"cannot be read"},
 		"another text": {func(_ *githubtest.Server, o *credential.GitHubAppOptions) {
 			o.KeyFile = secretFile(t, "text")
 		}, "not in PEM"},

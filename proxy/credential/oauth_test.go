@@ -330,8 +330,10 @@ func TestTokenEndpointFails(t *testing.T) {
 		answer func(http.ResponseWriter, url.Values)
 		want   string
 	}{
-		"10 MB":       {answer(200, "application/json", `{"access_token": "`+strings.Repeat("x", 10<<20)+`"}`), "more than 65536 bytes"},
-		"HTML":        {answer(200, "text/html", "<html>Sign in</html>"), `answered with 200 and "text/html" instead of JSON`},
+		"10 MB": {answer(200, "application/json", `{"access_token": "`+strings.Repeat("x", 10<<20)+`"}`),
+			"more than 65536 bytes"},
+		"HTML": {answer(200, "text/html", "<html>Sign in</html>"),
+			`answered with 200 and "text/html" instead of JSON`},
 		"a form":      {answer(200, "application/x-www-form-urlencoded", "access_token=x"), "instead of JSON"},
 		"nothing":     {answer(200, "application/json", ""), "no content"},
 		"no token":    {answer(200, "application/json", `{"token_type": "Bearer"}`), "without an access token"},
@@ -340,12 +342,14 @@ func TestTokenEndpointFails(t *testing.T) {
 			w.Header().Set("Location", "https://elsewhere.example/token")
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		}, "a redirect (307), which is not followed"},
-		"a refusal": {answer(401, "application/json", `{"error": "invalid_client", "error_description": "client-secret"}`),
-			"refused with 401 invalid_client"},
-		"a refusal with 200":  {answer(200, "application/json", `{"error": "bad_verification_code"}`), "refused with 200 bad_"},
-		"a hostile refusal":   {answer(400, "application/json", `{"error": "client-secret"}`), "refused with 400"},
-		"a failure":           {answer(500, "application/json", `{}`), "refused with 500"},
-		"a broken connection": {func(http.ResponseWriter, url.Values) { panic(http.ErrAbortHandler) }, "does not answer"},
+		"a refusal": {answer(401, "application/json",
+			`{"error": "invalid_client", "error_description": "client-secret"}`), "refused with 401 invalid_client"},
+		"a refusal with 200": {answer(200, "application/json", `{"error": "bad_verification_code"}`),
+			"refused with 200 bad_"},
+		"a hostile refusal": {answer(400, "application/json", `{"error": "client-secret"}`), "refused with 400"},
+		"a failure":         {answer(500, "application/json", `{}`), "refused with 500"},
+		"a broken connection": {func(http.ResponseWriter, url.Values) { panic(http.ErrAbortHandler) },
+			"does not answer"},
 		"another clock": {func(w http.ResponseWriter, f url.Values) {
 			w.Header().Set("Date", time.Now().Add(5*time.Minute).UTC().Format(http.TimeFormat))
 			answer(400, "application/json", `{"error": "invalid_grant"}`)(w, f)

@@ -133,7 +133,8 @@ func TestWhatIsSecret(t *testing.T) {
 		{"a phrase", "", "open sesame", []string{"open sesame", "open%20sesame", "open+sesame"},
 			[]string{"sesame", "open", "opensesame"}},
 		{"a password", "Basic ", basic("alice@example.com:0123456789"),
-			[]string{"0123456789", basic("alice@example.com:0123456789")}, []string{"alice@example.com", "alice@example.com:"}},
+			[]string{"0123456789", basic("alice@example.com:0123456789")},
+			[]string{"alice@example.com", "alice@example.com:"}},
 		{"a password with its scheme", "", "basic " + basic("alice@example.com:0123456789"),
 			[]string{"0123456789", basic("alice@example.com:0123456789")}, []string{"alice@example.com"}},
 		{"a key as the user", "Basic ", basic("sk_0123456789:"), []string{"sk_0123456789", basic("sk_0123456789:")},
@@ -295,10 +296,11 @@ func TestReaderPassesTheRest(t *testing.T) {
 			broken := errors.New("broken")
 			for _, end := range []error{io.EOF, broken} {
 				all, err := reads(
-					s.Reader(io.MultiReader(&pieces{string(text), []int{rng.IntN(100), 1 + rng.IntN(5000)}}, iotest.ErrReader(end))),
-					size)
+					s.Reader(io.MultiReader(&pieces{string(text), []int{rng.IntN(100), 1 + rng.IntN(5000)}},
+						iotest.ErrReader(end))), size)
 				got := strings.Join(all, "")
-				if !errors.Is(err, end) || end == io.EOF && got != string(text) || !strings.HasPrefix(string(text), got) {
+				if !errors.Is(err, end) || end == io.EOF && got != string(text) ||
+					!strings.HasPrefix(string(text), got) {
 					t.Fatalf("read by %d: %d of %d bytes, %v", size, len(got), len(text), err)
 				}
 			}
@@ -452,8 +454,9 @@ func TestEscapedTwice(t *testing.T) {
 	secret := "Q7v0Zk2mR9+xLwE4/tY8sBnm+Q=="
 	s := newSecret(t, "Bearer ", secret)
 	for name, text := range map[string]string{
-		"percent twice":        "next=%2Fcb%3Ft%3D" + url.QueryEscape(url.QueryEscape(secret)),
-		"HTML twice":           strings.NewReplacer("+", "&amp;#43;", "/", "&amp;#47;", "=", "&amp;#61;").Replace(secret),
+		"percent twice": "next=%2Fcb%3Ft%3D" + url.QueryEscape(url.QueryEscape(secret)),
+		"HTML twice": strings.NewReplacer("+", "&amp;#43;", "/", "&amp;#47;", "=",
+			"&amp;#61;").Replace(secret),
 		"JSON in JSON":         each(secret, `\\u%04x`),
 		"hex in JSON":          each(hex.EncodeToString([]byte(secret)), `\u%04x`),
 		"UTF-16 in JSON":       each(secret, `\u%04x\u0000`),

@@ -76,8 +76,9 @@ func TestRelayResponse(t *testing.T) {
 	}{
 		{name: "whole", method: "GET", status: 200, body: strings.NewReader("abc"), length: 3, wantN: 3},
 		{name: "unknown length", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3},
-		{name: "unknown length, in time", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1, wantN: 3,
-			left: time.Minute},
+		{name: "unknown length, in time", method: "GET", status: 200, body: strings.NewReader("abc"), length: -1,
+			wantN: 3,
+			left:  time.Minute},
 		{name: "unknown length, ended as the time was up", method: "GET", status: 200, body: strings.NewReader("abc"),
 			length: -1, wantN: 3, left: -1, code: "upstream_timeout"},
 		{name: "all of it as the time was up", method: "GET", status: 200, body: strings.NewReader("abc"), length: 3,
@@ -85,8 +86,9 @@ func TestRelayResponse(t *testing.T) {
 		{name: "HEAD", method: "HEAD", status: 200, body: iotestErr{}, length: 3},
 		{name: "no content", method: "GET", status: 204, body: iotestErr{}},
 		{name: "not modified", method: "GET", status: 304, body: iotestErr{}, length: 3},
-		{name: "broken", method: "GET", status: 200, body: io.MultiReader(strings.NewReader("ab"), iotestErr{}), length: 3,
-			wantN: 2, code: "upstream_lost"},
+		{name: "broken", method: "GET", status: 200, body: io.MultiReader(strings.NewReader("ab"), iotestErr{}),
+			length: 3,
+			wantN:  2, code: "upstream_lost"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			rec := httptest.NewRecorder()

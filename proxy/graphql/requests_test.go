@@ -127,12 +127,14 @@ func TestBounds(t *testing.T) {
 		{"fields", "{" + fields(257) + "}", "content_too_large"},
 		{"fields that are taken", "{" + fields(256) + "}", ""},
 		{"depth", strings.Repeat("{ a ", 6000) + strings.Repeat("}", 6000), "message_malformed"},
-		{"depth of a value", "{ a(x: " + strings.Repeat("[", 6000) + strings.Repeat("]", 6000) + ") }", "message_malformed"},
+		{"depth of a value", "{ a(x: " + strings.Repeat("[", 6000) + strings.Repeat("]", 6000) + ") }",
+			"message_malformed"},
 		{"depth of an object", "{ a(x: " + strings.Repeat("{a:", 6000) + "1" + strings.Repeat("}", 6000) + ") }",
 			"message_malformed"},
 		{"depth of a type", "query($x: " + strings.Repeat("[", 6000) + "Int" + strings.Repeat("]", 6000) + ") { a }",
 			"message_malformed"},
-		{"inline fragments", "{" + strings.Repeat("...{", 3000) + "a" + strings.Repeat("}", 3000) + "}", "message_malformed"},
+		{"inline fragments", "{" + strings.Repeat("...{", 3000) + "a" + strings.Repeat("}", 3000) + "}",
+			"message_malformed"},
 		{"spreads of spreads", spreads(600), ""},
 		{"bytes that are no UTF-8", "", "message_malformed"},
 		{"spreads of spreads, in many operations", strings.Repeat("query A { ...F0 } ", 900) + spreads(900),
@@ -241,7 +243,8 @@ func TestWriteProblem(t *testing.T) {
 	const message = "action_unmatched: no rule names it"
 	if w.Code != http.StatusForbidden || w.Header().Get("Content-Type") != "application/json" ||
 		got.Code != "action_unmatched" || got.Message != message ||
-		len(got.Errors) != 1 || got.Errors[0].Message != message || got.Errors[0].Extensions.Code != "action_unmatched" {
+		len(got.Errors) != 1 || got.Errors[0].Message != message ||
+		got.Errors[0].Extensions.Code != "action_unmatched" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 }

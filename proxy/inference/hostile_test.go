@@ -218,7 +218,8 @@ func TestToolCallsMade(t *testing.T) {
 			{"in the other spelling", google(`{"function_call":{"name":"f"}}`), unclear},
 			{"in another case", stream(google(`{"FunctionCall":{"name":"f"}}`)), unclear},
 			{"with a text beside it", google(`{"functionCall":{"name":"f"},"text":"said"}`), unclear},
-			{"with arguments in pieces", google(`{"functionCall":{"name":"f","partialArgs":[{"jsonPath":"$.x"}]}}`), unclear},
+			{"with arguments in pieces", google(`{"functionCall":{"name":"f","partialArgs":[{"jsonPath":"$.x"}]}}`),
+				unclear},
 			{"of the provider, with a text beside it", google(`{"executableCode":{},"text":"said"}`), unclear},
 		},
 		inference.BedrockConverse: {
@@ -230,7 +231,8 @@ func TestToolCallsMade(t *testing.T) {
 			{"in another case", strings.Replace(ollama, "tool", "Tool", 1) + "\n", unclear},
 			{"in a line without its end", ollama, unclear},
 			{"in a line that ends for some readers", ollama + "\u2028", unclear},
-			{"after a line that some readers divide", "{\"message\":\r{\"content\":\"\u2028\"}}\n" + ollama + "\n", unclear},
+			{"after a line that some readers divide", "{\"message\":\r{\"content\":\"\u2028\"}}\n" + ollama + "\n",
+				unclear},
 		},
 		inference.AnthropicMessages: {
 			{"two", named(block("0", "a"), block("1", "b"), end), 2},
@@ -238,7 +240,8 @@ func TestToolCallsMade(t *testing.T) {
 			{"in the first event", named(`{"type":"message_start","message":{"content":[{"type":"tool_use","id":"a",`+
 				`"name":"f","input":{}}]}}`, end), unclear},
 			{"after the end", named(block("0", "a"), end, block("1", "b")), unclear},
-			{"with arguments that pieces replace", named(strings.Replace(block("0", "a"), "{}", `{"x":1}`, 1), end), unclear},
+			{"with arguments that pieces replace", named(strings.Replace(block("0", "a"), "{}", `{"x":1}`, 1), end),
+				unclear},
 			{"in an event of another name", "event: x\n" + stream(block("0", "a")) + named(end), unclear},
 		},
 		inference.OpenAIResponses: {
@@ -261,8 +264,8 @@ func TestToolCallsMade(t *testing.T) {
 			{"of none, with another text at the end", stream(text("said"), completed(message("told"))), unclear},
 			{"another at the end", stream(item("done", "0", "a"), completed(call("b"))), unclear},
 			{"with other arguments at the end", stream(item("done", "0", "a"), completed(changed(call("a")))), unclear},
-			{"with other arguments than in pieces", stream(item("added", "0", "a"), pieces, changed(item("done", "0", "a")),
-				completed()), unclear},
+			{"with other arguments than in pieces", stream(item("added", "0", "a"), pieces,
+				changed(item("done", "0", "a")), completed()), unclear},
 			{"by another name at the end", stream(item("done", "0", "a"),
 				completed(strings.Replace(call("a"), `"f"`, `"g"`, 1))), unclear},
 			{"with the arguments of the pieces", stream(item("added", "0", "a"), pieces, item("done", "0", "a"),

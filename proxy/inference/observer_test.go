@@ -67,7 +67,8 @@ func TestManySaid(t *testing.T) {
 		t.Errorf("%d blocks, all: %t", len(in.Said), in.SaidAll)
 	}
 	large := observe(t, inference.OpenAIChat, jsonType,
-		`{"choices":[{"message":{"tool_calls":[{"id":"c","function":{"name":"f","arguments":"`+strings.Repeat("x", 70<<10)+
+		`{"choices":[{"message":{"tool_calls":[{"id":"c","function":{"name":"f","arguments":"`+strings.Repeat("x",
+			70<<10)+
 			`"}}]}}]}`, 0, options())
 	if got := blocks(large.Said); got != "call c f 71680 unhashed\n" || !large.SaidAll {
 		t.Errorf("large arguments: %s, all: %t", got, large.SaidAll)
@@ -135,7 +136,8 @@ func TestNotFollowed(t *testing.T) {
 			freed := 0
 			o.Free = func() { freed++ }
 			b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, o)
-			begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind}, "Content-Encoding": strings.Split(tt.encoding, "|")})
+			begin(b, http.StatusOK, http.Header{"Content-Type": {tt.kind},
+				"Content-Encoding": strings.Split(tt.encoding, "|")})
 			write(t, b, tt.body, 0)
 			b.End(io.EOF)
 			in := b.Interaction()
@@ -194,11 +196,12 @@ func TestEnds(t *testing.T) {
 		{"no answer", 0, "", "", io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
 		{"JSON that broke off", 200, jsonType, `{"choices":[{"mess`, io.ErrUnexpectedEOF, inference.OutcomeCut,
 			"0 not_measured"},
-		{"whole JSON, and no end of the body", 200, jsonType, `{"choices":[]}`, io.ErrUnexpectedEOF, inference.OutcomeCut,
-			"0 not_measured"},
+		{"whole JSON, and no end of the body", 200, jsonType, `{"choices":[]}`, io.ErrUnexpectedEOF,
+			inference.OutcomeCut, "0 not_measured"},
 		{"stream that broke off", 200, eventStream, stream(four), io.ErrUnexpectedEOF, inference.OutcomeCut,
 			"0 not_measured"},
-		{"body that ends before its stream", 200, eventStream, stream(four), io.EOF, inference.OutcomeCut, "0 not_measured"},
+		{"body that ends before its stream", 200, eventStream, stream(four), io.EOF, inference.OutcomeCut,
+			"0 not_measured"},
 		{"body that ends after the finish reason", 200, eventStream, stream(finished), io.EOF, inference.OutcomeCut,
 			"0 not_measured"},
 		{"client that leaves after the finish reason", 200, eventStream, stream(finished), context.Canceled,
@@ -209,17 +212,18 @@ func TestEnds(t *testing.T) {
 			io.ErrUnexpectedEOF, inference.OutcomeCut, "0 not_measured"},
 		{"client that leaves after the end", 200, eventStream, stream(finished, "[DONE]"), context.Canceled,
 			inference.OutcomeComplete, "1 estimated"},
-		{"client that leaves after usage and end", 200, eventStream, stream(finished, usage, "[DONE]"), context.Canceled,
-			inference.OutcomeComplete, "9 declared"},
+		{"client that leaves after usage and end", 200, eventStream, stream(finished, usage, "[DONE]"),
+			context.Canceled, inference.OutcomeComplete, "9 declared"},
 		{"usage twice, of which the last counts", 200, eventStream,
 			stream(finished, `{"choices":[],"usage":{"completion_tokens":1}}`, usage, "[DONE]"), io.EOF,
 			inference.OutcomeComplete, "9 declared"},
-		{"429", 429, jsonType, `{"error":{"code":"rate_limit_exceeded","message":"x"}}`, io.EOF, inference.OutcomeFailed,
-			"0 not_measured"},
-		{"302 with an answer", 302, jsonType, `{"choices":[{"message":{"content":"x"}}]}`, io.EOF, inference.OutcomeFailed,
-			"0 not_measured"},
+		{"429", 429, jsonType, `{"error":{"code":"rate_limit_exceeded","message":"x"}}`, io.EOF,
+			inference.OutcomeFailed, "0 not_measured"},
+		{"302 with an answer", 302, jsonType, `{"choices":[{"message":{"content":"x"}}]}`, io.EOF,
+			inference.OutcomeFailed, "0 not_measured"},
 		{"502 of a gateway", 502, "text/html", `<html>`, io.EOF, inference.OutcomeFailed, "0 not_measured"},
-		{"500 with a stream", 500, eventStream, stream(`{"choices":[]}`), io.EOF, inference.OutcomeFailed, "0 not_measured"},
+		{"500 with a stream", 500, eventStream, stream(`{"choices":[]}`), io.EOF, inference.OutcomeFailed,
+			"0 not_measured"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := inference.Observe(mustRead(t, inference.OpenAIChat, smallest[inference.OpenAIChat]), start, options())

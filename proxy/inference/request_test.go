@@ -17,7 +17,8 @@ const (
 func TestRequests(t *testing.T) {
 	for _, tt := range corpus(t, "requests.txtar") {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := inference.Read(inference.Rule{Dialect: tt.dialect}, inference.Call{Body: []byte(tt.body), Key: key})
+			r, err := inference.Read(inference.Rule{Dialect: tt.dialect},
+				inference.Call{Body: []byte(tt.body), Key: key})
 			want, by, _ := strings.Cut(strings.TrimSuffix(tt.want, "\n"), " ")
 			switch {
 			case err == nil && (blocks(r.Asked) != tt.want || len(r.Hosted) > 0):

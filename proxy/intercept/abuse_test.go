@@ -436,7 +436,8 @@ func continuationFlood(t *testing.T) {
 	var block bytes.Buffer
 	must(t, hpack.NewEncoder(&block).WriteField(
 		hpack.HeaderField{Name: "x", Value: strings.Repeat("a", 1000), Sensitive: true}))
-	flood(t, c, bytesOf(t, func(f *xhttp2.Framer) error { return f.WriteContinuation(1, false, block.Bytes()) }), 32<<20)
+	flood(t, c, bytesOf(t, func(f *xhttp2.Framer) error { return f.WriteContinuation(1, false, block.Bytes()) }),
+		32<<20)
 	_ = c.Close()
 }
 
@@ -447,7 +448,8 @@ func TestHPACKBomb(t *testing.T) {
 	})
 	c, f := dialHTTP2(t, r)
 	block := f.Encode(
-		[]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /", "x: " + strings.Repeat("a", 3900)})
+		[]string{":method: GET", ":scheme: https", ":authority: a.example", ":path: /", "x: " +
+			strings.Repeat("a", 3900)})
 	block = append(block, bytes.Repeat([]byte{0x80 | 62}, 16<<10-len(block)-100)...) // 62 is the newest entry
 	must(t, f.Framer.WriteHeaders(
 		xhttp2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndStream: true, EndHeaders: true}))

@@ -43,8 +43,8 @@ func TestCreateAndLoadCA(t *testing.T) {
 		t.Errorf("a second CA in the same place: %v", err)
 	}
 	c := made.cert
-	if !c.IsCA || !c.MaxPathLenZero || c.KeyUsage != x509.KeyUsageCertSign || time.Until(c.NotAfter) > defaultCALifetime ||
-		len(c.SubjectKeyId) == 0 {
+	if !c.IsCA || !c.MaxPathLenZero || c.KeyUsage != x509.KeyUsageCertSign ||
+		time.Until(c.NotAfter) > defaultCALifetime || len(c.SubjectKeyId) == 0 {
 		t.Errorf("the certificate is not as promised: %+v", c)
 	}
 	if !made.Expires().Equal(c.NotAfter) {

@@ -67,7 +67,8 @@ func TestFault6GoproxyCannotDial(t *testing.T) {
 func TestDispatchTakesNothing(t *testing.T) {
 	r := newRig(t, nil)
 	r.Proxy.SetDispatch(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	wantAnswer(t, roundTripRaw(t, r.Dial(), "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil, "internal")
+	wantAnswer(t, roundTripRaw(t, r.Dial(), "CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\n\r\n"), nil,
+		"internal")
 	for r.Proxy.OpenTunnels() != 0 {
 		runtime.Gosched()
 	}

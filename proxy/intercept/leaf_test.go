@@ -69,7 +69,8 @@ func TestLeafCacheIsBounded(t *testing.T) {
 	l := newLeaves(ca, time.Now)
 	for i := range leafCapacity {
 		// without the price of a signature
-		l.byHost.Put(fmt.Sprintf("h%d.example", i), &leaf{cert: new(tls.Certificate), renewAt: time.Now().Add(time.Hour)})
+		l.byHost.Put(fmt.Sprintf("h%d.example", i), &leaf{cert: new(tls.Certificate),
+			renewAt: time.Now().Add(time.Hour)})
 	}
 	for range 2 {
 		_, err := l.certificate("a.example")

@@ -114,7 +114,8 @@ func TestConnectRefused(t *testing.T) {
 	} {
 		c := r.Dial()
 		resp := roundTripRaw(t, c, test.head+"\r\nHost: a.example\r\n\r\n")
-		if code := resp.Header.Get(codeHeader); code != test.code || (resp.StatusCode == http.StatusOK) != (code == "") {
+		if code := resp.Header.Get(codeHeader); code != test.code ||
+			(resp.StatusCode == http.StatusOK) != (code == "") {
 			t.Errorf("%q: status %d, code %q, want %q", test.head, resp.StatusCode, code, test.code)
 		}
 		if test.code != "" && !resp.Close {
@@ -255,10 +256,12 @@ func TestHandshakeRefused(t *testing.T) {
 		"CA not trusted": {&tls.Config{ServerName: "a.example"}, "tls_handshake_failed",
 			"the client ended it with the alert bad certificate; does it trust the mediator's CA?"},
 		"TLS 1.1": {
-			&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11},
+			&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), MinVersion: tls.VersionTLS10,
+				MaxVersion: tls.VersionTLS11},
 			"tls_handshake_failed", "the mediator ended it, because of: client offered only unsupported versions"},
 		"other protocol": {&tls.Config{ServerName: "a.example", RootCAs: r.Roots(), NextProtos: []string{"imap"}},
-			"tls_handshake_failed", "the mediator ended it, because of: client requested unsupported application protocols"},
+			"tls_handshake_failed", "the mediator ended it, because of: client requested unsupported " +
+				"application protocols"},
 		"other host": {&tls.Config{ServerName: "b.example", RootCAs: r.Roots()}, "target_mismatch",
 			"the tunnel is to a.example"},
 	} {
@@ -281,7 +284,8 @@ func TestHandshakeRefused(t *testing.T) {
 
 func TestSessionResumption(t *testing.T) {
 	r := newRig(t, serving(silent))
-	config := &tls.Config{RootCAs: r.Roots(), ServerName: "a.example", ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+	config := &tls.Config{RootCAs: r.Roots(), ServerName: "a.example",
+		ClientSessionCache: tls.NewLRUClientSessionCache(1)}
 	for i := range 2 {
 		c := tls.Client(r.Connect("a.example:443"), config)
 		wantBody(t, roundTripRaw(t, c, getRoot), "") // also reads the ticket

@@ -66,7 +66,8 @@ func TestRedirectedHostsAreJudgedOneByOne(t *testing.T) {
 	c := r.Redirect("192.0.2.7:80")()
 	for _, host := range []string{"a.example", "c.example:80"} {
 		wantBody(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n"),
-			"http://"+strings.TrimSuffix(host, ":80")+" 192.0.2.7:80 HTTP/1.1 http://"+strings.TrimSuffix(host, ":80")+"/")
+			"http://"+strings.TrimSuffix(host, ":80")+" 192.0.2.7:80 HTTP/1.1 http://"+strings.TrimSuffix(host,
+				":80")+"/")
 	}
 	wantAnswer(t, roundTripRaw(t, c, "GET / HTTP/1.1\r\nHost: b.example\r\n\r\n"), nil, "internal")
 }
@@ -233,7 +234,8 @@ func TestEncryptedClientHello(t *testing.T) {
 			c.AddUint8(1)
 			c.AddUint16(0x20) // DHKEM(X25519, HKDF-SHA256)
 			c.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes(key.PublicKey().Bytes()) })
-			c.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddUint32(1<<16 | 1) }) // HKDF-SHA256, AES-128-GCM
+			// HKDF-SHA256, AES-128-GCM
+			c.AddUint16LengthPrefixed(func(b *cryptobyte.Builder) { b.AddUint32(1<<16 | 1) })
 			c.AddUint8(0)
 			c.AddUint8LengthPrefixed(func(b *cryptobyte.Builder) { b.AddBytes([]byte(outer)) })
 			c.AddUint16(0)

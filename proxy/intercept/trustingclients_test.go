@@ -75,12 +75,14 @@ func TestClientsTrustEachHost(t *testing.T) {
 				t.Run(name+"/"+host+"/"+client, func(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 					defer cancel()
-					fill := strings.NewReplacer("PROXY", r.Addr, "HOST", host, "BARE", bare(host), "VERIFY", verify, "ROOTS", file)
+					fill := strings.NewReplacer("PROXY", r.Addr, "HOST", host, "BARE", bare(host), "VERIFY", verify,
+						"ROOTS", file)
 					var filled []string
 					for _, a := range args {
 						filled = append(filled, fill.Replace(a))
 					}
-					out, err := exec.CommandContext(ctx, filled[0], filled[1:]...).CombinedOutput() //nolint:gosec // the table's
+					//nolint:gosec // the table's
+					out, err := exec.CommandContext(ctx, filled[0], filled[1:]...).CombinedOutput()
 					if got := err == nil && strings.Contains(string(out), "reached "+host); got != believed {
 						t.Errorf("believed: %t, want %t: %v %s", got, believed, err, out)
 					}

@@ -164,7 +164,8 @@ func TestOtherCase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if has, meant, found := o.OtherCase("tools", "type"); has != tt.has || meant != tt.meant || found != (tt.has != "") {
+		if has, meant, found := o.OtherCase("tools", "type"); has != tt.has || meant != tt.meant ||
+			found != (tt.has != "") {
 			t.Errorf("%s: %q stands for %q, %t", tt.text, has, meant, found)
 		}
 	}
@@ -189,7 +190,8 @@ func TestFold(t *testing.T) {
 		a, b string
 		same bool
 	}{
-		{"", "", true}, {"name", "NAME", true}, {"name", "names", false}, {"name", "nome", false}, {"k", "\u212a", true},
+		{"", "", true}, {"name", "NAME", true}, {"name", "names", false}, {"name", "nome", false},
+		{"k", "\u212a", true},
 		{"s", "\u017f", true},
 		{"ß", "ẞ", true}, {"ß", "ss", false}, {"Σ", "ς", true},
 		{"İ", "i", false}, {"ı", "i", false}, {"é", "É", true},

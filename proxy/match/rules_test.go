@@ -180,9 +180,10 @@ func TestRulesThatAreRefused(t *testing.T) {
 		"the same pattern twice":          {"POST /posts/{id}; b: POST /posts/{id}", "", "same path pattern"},
 		"an egress rule without a method": {"", " https://x.example/", "no method"},
 		"the same egress pattern twice":   {"", "a: GET /a; b: GET /a", "same path pattern"},
-		"two actions of one name":         {"post: POST /posts; post: POST /other", "", "post: another rule has this name"},
-		"an action's name once more":      {"post: POST /posts", "post: GET /a", "post: another rule has this name"},
-		"a parameter with another name":   {"", "GET /{a}; GET /{b}", "same path pattern"},
+		"two actions of one name": {"post: POST /posts; post: POST /other", "",
+			"post: another rule has this name"},
+		"an action's name once more":    {"post: POST /posts", "post: GET /a", "post: another rule has this name"},
+		"a parameter with another name": {"", "GET /{a}; GET /{b}", "same path pattern"},
 
 		"a plain rule over a message action": {post, "POST /mcp", "spellings of an action's path"},
 		"a plain rule over another spelling": {post, "POST /Mcp/", "spellings of an action's path"},
@@ -276,7 +277,8 @@ func FuzzParse(f *testing.F) {
 		}
 		written := m.Scheme + "://" + authority + ":" + strconv.Itoa(int(m.Port)) + m.Path
 		again, err := match.Parse(written, m.Methods)
-		if err != nil || again.Scheme != m.Scheme || again.Host != m.Host || again.Port != m.Port || again.Path != m.Path {
+		if err != nil || again.Scheme != m.Scheme || again.Host != m.Host || again.Port != m.Port ||
+			again.Path != m.Path {
 			t.Errorf("%q is %+v, and %q is %+v, %v", url, m, written, again, err)
 		}
 		_, _ = match.New([]*match.Rule{{Name: "a", Match: m, Post: true}})

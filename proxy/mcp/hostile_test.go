@@ -268,8 +268,9 @@ func TestFirstResult(t *testing.T) {
 		"typed as a message": {"", "event: message\n" + event(good), 200, mcp.ResultOK},
 		"by an id as a text": {"", event(strings.Replace(bad, `"id":1`, `"id":"1"`, 1)) + event(good), 200,
 			mcp.ResultUnseen},
-		"with no error": {"", event(strings.Replace(good, `"result"`, `"error":null,"result"`, 1)), 200, mcp.ResultUnseen},
-		"with nothing":  {"", event(strings.Replace(good, `{"content":[]}`, `null`, 1)), 200, mcp.ResultUnseen},
+		"with no error": {"", event(strings.Replace(good, `"result"`, `"error":null,"result"`, 1)), 200,
+			mcp.ResultUnseen},
+		"with nothing": {"", event(strings.Replace(good, `{"content":[]}`, `null`, 1)), 200, mcp.ResultUnseen},
 		"by a text that some clients read as its id": {"",
 			event(strings.Replace(bad, `"id":1`, `"id":"0x1"`, 1)) + event(good), 200, mcp.ResultUnseen},
 		"by a text in digits of another script": {"",
@@ -352,8 +353,10 @@ func TestHumanAfterPost(t *testing.T) {
 		sent    bool
 		refused bool
 	}{
-		{mcp.ResultOK, true, false}, {mcp.ResultToolFailed, true, false}, {mcp.ResultError, true, false}, {"", false, false},
-		{mcp.ResultLost, true, true}, {mcp.ResultUnseen, true, true}, {mcp.ResultUnfinished, true, false}, {"", true, true},
+		{mcp.ResultOK, true, false}, {mcp.ResultToolFailed, true, false}, {mcp.ResultError, true, false},
+		{"", false, false},
+		{mcp.ResultLost, true, true}, {mcp.ResultUnseen, true, true}, {mcp.ResultUnfinished, true, false},
+		{"", true, true},
 	} {
 		memory := new(mcp.Memory)
 		memory.End(begin(t, memory, "tools/call", 7, "create_issue").Flight, tt.result, tt.sent)
@@ -366,7 +369,8 @@ func TestHumanAfterPost(t *testing.T) {
 		memory := new(mcp.Memory)
 		w := begin(t, memory, "tools/call", 7, "create_issue")
 		text := `{"jsonrpc":"2.0","id":7,"result":{` + answer + `}}`
-		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}, "Content-Length": {fmt.Sprint(len(text))}})
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain},
+			"Content-Length": {fmt.Sprint(len(text))}})
 		_, _ = io.WriteString(a, text[:5])
 		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
 		_, _ = io.WriteString(a, text[5:]) // the client has its answer now, and may go on at once
@@ -432,7 +436,8 @@ func TestManyTools(t *testing.T) {
 func TestTurns(t *testing.T) {
 	text := `{"jsonrpc":"2.0","id":1,"result":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`
 	for name, tt := range map[string]struct{ kind, said string }{
-		"JSON": {plain, text}, "an event": {stream, "data: " + text + "\n\n"}, "the last event": {stream, "data: " + text},
+		"JSON": {plain, text}, "an event": {stream, "data: " + text + "\n\n"},
+		"the last event":           {stream, "data: " + text},
 		"an event of another type": {stream, "event: x\ndata: " + text + "\n\n"},
 	} {
 		w := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"ping"}`), new(mcp.Memory))

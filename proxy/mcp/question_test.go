@@ -106,29 +106,33 @@ func TestQuestions(t *testing.T) {
 		"an elicitation without leave":              {says(elicits), "", human, "mcp_answer_refused"},
 		"an elicitation without leave, as a ping's": {says(elicits), "", empty, unasked},
 
-		"nothing":                               {raw(""), "elicitation", human, unasked},
-		"a result that is a text":               {says(pings), "", strings.Replace(empty, `{}`, `"a"`, 1), unasked},
-		"behind a ping":                         {says(pings, elicits), "elicitation", human, unasked},
-		"before a ping":                         {says(elicits, pings), "elicitation", human, unasked},
-		"behind a ping, and neither answers":    {says(elicits, pings), "elicitation", cannot, unasked},
-		"behind a ping of the same text":        {says(of(`"7"`, elicits), pings), "elicitation", cannot, unasked},
-		"behind a ping of the same fraction":    {says(of(`7.5`, elicits), pings), "elicitation", cannot, unasked},
-		"behind a ping, after another fraction": {says(of("6.5", elicits), of("7.5", elicits), pings), "", cannot, unasked},
-		"by another spelling of its id":         {says(of("7.0", elicits)), "elicitation", human, "pass reads human"},
-		"behind a ping of another spelling":     {says(of("7.0", elicits), pings), "elicitation", cannot, unasked},
-		"behind another spelling of a ping":     {says(of("70e-1", pings), elicits), "elicitation", cannot, unasked},
-		"the same one on a resumed stream":      {says(elicits, elicits), "elicitation", human, "pass reads human"},
+		"nothing":                            {raw(""), "elicitation", human, unasked},
+		"a result that is a text":            {says(pings), "", strings.Replace(empty, `{}`, `"a"`, 1), unasked},
+		"behind a ping":                      {says(pings, elicits), "elicitation", human, unasked},
+		"before a ping":                      {says(elicits, pings), "elicitation", human, unasked},
+		"behind a ping, and neither answers": {says(elicits, pings), "elicitation", cannot, unasked},
+		"behind a ping of the same text":     {says(of(`"7"`, elicits), pings), "elicitation", cannot, unasked},
+		"behind a ping of the same fraction": {says(of(`7.5`, elicits), pings), "elicitation", cannot, unasked},
+		"behind a ping, after another fraction": {says(of("6.5", elicits), of("7.5", elicits), pings), "", cannot,
+			unasked},
+		"by another spelling of its id":     {says(of("7.0", elicits)), "elicitation", human, "pass reads human"},
+		"behind a ping of another spelling": {says(of("7.0", elicits), pings), "elicitation", cannot, unasked},
+		"behind another spelling of a ping": {says(of("70e-1", pings), elicits), "elicitation", cannot, unasked},
+		"the same one on a resumed stream":  {says(elicits, elicits), "elicitation", human, "pass reads human"},
 
-		"in an event of another type":        {raw("event: x\ndata: " + elicits + "\n\n"), "elicitation", human, unasked},
+		"in an event of another type": {raw("event: x\ndata: " + elicits + "\n\n"), "elicitation", human,
+			unasked},
 		"a ping in an event of another type": {raw("event: x\ndata: " + pings + "\n\n"), "", empty, unasked},
 		"a ping that some take for a message": {raw("event: message \ndata: " + pings + "\n\n" + event(pings)), "",
 			empty, unasked},
-		"a ping in an event typed as a message": {raw("event: message\ndata: " + pings + "\n\n"), "", empty, "pass reads"},
+		"a ping in an event typed as a message": {raw("event: message\ndata: " + pings + "\n\n"), "", empty,
+			"pass reads"},
 		"a ping in an event whose type is taken back": {raw("event: x\nevent:\ndata: " + pings + "\n\n"), "", empty,
 			"pass reads"},
 		"in an event that lacks its end": {raw(event(pings) + "data: " + elicits), "elicitation", cannot, unasked},
-		"half an event":                  {raw(event(pings) + "data: " + elicits[:40]), "elicitation", empty, "pass reads"},
-		"in half a line of an event":     {raw(event(pings) + "da"), "", empty, "pass reads"},
+		"half an event": {raw(event(pings) + "data: " + elicits[:40]), "elicitation", empty,
+			"pass reads"},
+		"in half a line of an event": {raw(event(pings) + "da"), "", empty, "pass reads"},
 		"in a line that is none of an event": {raw("data:\r" + elicits + "\n\n" + event(pings)), "elicitation",
 			cannot, unasked},
 		"behind a mark that some readers strip": {raw("\u00ef\u00bb\u00bfdata: " + elicits + "\n\n" + event(pings)),
@@ -142,24 +146,27 @@ func TestQuestions(t *testing.T) {
 			raw("data: {\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":\nid:\u2028\ndata: " + elicits +
 				"\nid:\u2028\ndata: }\n\n" + event(pings)), "elicitation", cannot, unasked},
 		"in an event of a type taken back": {
-			raw("event: x\u2028event: message\ndata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot, unasked},
+			raw("event: x\u2028event: message\ndata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot,
+			unasked},
 		"in the last line, which has no end": {raw(event(pings) + "data: \u2028data: " + elicits + "\u2028\u2028"),
 			"elicitation", cannot, unasked},
-		"in an event of another type, behind": {raw("event: x\ndata: " + elicits + "\n\n" + event(pings)), "elicitation",
-			cannot, unasked},
+		"in an event of another type, behind": {raw("event: x\ndata: " + elicits + "\n\n" + event(pings)),
+			"elicitation", cannot, unasked},
 		"in an event of a type that cannot be": {raw("event: x\ndata: " + twice + elicits[1:] + "\n\n" + event(pings)),
 			"elicitation", cannot, unasked},
 		"signs of life in events of other types": {
 			raw(
-				"event: ping\ndata: {}\n\nevent: ping\ndata: 2026-11-23 21:00:00\n\nevent: time\ndata: {\"at\":1}\n\n: " +
+				"event: ping\ndata: {}\n\nevent: ping\ndata: 2026-11-23 " +
+					"21:00:00\n\nevent: time\ndata: {\"at\":1}\n\n: " +
 					"ping\r\n\r\n" + event(pings)), "", empty, "pass reads"},
 		"in another encoding of characters": {
 			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7"}}, "data: +AHs-\n\n"), "", empty, unasked},
 		"in an encoding that is itself encoded": {
-			with(http.Header{"Content-Type": {asEvents + "; charset*=iso-8859-1''utf-7"}}, "data: +AHs-\n\n"), "", empty,
-			unasked},
+			with(http.Header{"Content-Type": {asEvents + "; charset*=iso-8859-1''utf-7"}}, "data: +AHs-\n\n"), "",
+			empty, unasked},
 		"in an encoding that is not clear": {
-			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7; ="}}, "data: +AHs-\n\n"), "", empty, unasked},
+			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7; ="}}, "data: +AHs-\n\n"), "", empty,
+			unasked},
 		"a ping in UTF-8, as its type says": {with(http.Header{"Content-Type": {asEvents + `; charset="UTF-8"`}}, ""),
 			"", empty, "pass reads"},
 
@@ -183,8 +190,8 @@ func TestQuestions(t *testing.T) {
 		"in a stream of another type": {with(http.Header{"Content-Type": {"text/plain"}}, event(elicits)), "", empty,
 			unasked},
 		"in a stream of two types": {with(http.Header{"Content-Type": {asEvents, plain}}, ""), "", empty, unasked},
-		"in a stream that says JSON": {with(http.Header{"Content-Type": {"application/json"}}, event(elicits)), "", empty,
-			unasked},
+		"in a stream that says JSON": {with(http.Header{"Content-Type": {"application/json"}}, event(elicits)), "",
+			empty, unasked},
 
 		"behind many others": {func(_ *testing.T, memory *mcp.Memory) {
 			_ = listen(memory, peer, events, event(elicits))
@@ -193,7 +200,8 @@ func TestQuestions(t *testing.T) {
 			}
 			_ = listen(memory, peer, events, event(pings))
 		}, "elicitation", cannot, unasked},
-		"in an answer to another request, which breaks": {answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusOK,
+		"in an answer to another request, which breaks": {answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`,
+			http.StatusOK,
 			http.Header{"Content-Type": {plain}, "Content-Length": {"4000"}}, elicits, io.ErrUnexpectedEOF),
 			"", empty, unasked},
 		"in the answer to a notification": {
@@ -215,7 +223,8 @@ func TestQuestions(t *testing.T) {
 			"", empty, "pass reads"},
 		"at another address, where the server has sent the client": {func(t *testing.T, memory *mcp.Memory) {
 			_ = listen(memory, mcp.Peer{Server: peer.Server + "2"}, events, event(elicits))
-			answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusTemporaryRedirect, http.Header{}, "", io.EOF)(
+			answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusTemporaryRedirect, http.Header{}, "",
+				io.EOF)(
 				t, memory)
 		}, "elicitation", empty, unasked},
 		"in another session of the server": {func(_ *testing.T, memory *mcp.Memory) {
@@ -238,7 +247,8 @@ func TestQuestions(t *testing.T) {
 				t.Errorf("got %s, tainted %t; want %s, %t", got, memory.Prompted(), tt.want, taints(tt.want))
 			}
 			if strings.HasPrefix(tt.want, "pass") {
-				if got := judge(entry{"body": {tt.answer}, "rules": {tt.allowed}}, memory); got != unasked || !memory.Prompted() {
+				if got := judge(entry{"body": {tt.answer}, "rules": {tt.allowed}}, memory); got != unasked ||
+					!memory.Prompted() {
 					t.Errorf("the same answer once more: %s", got)
 				}
 			}
@@ -264,13 +274,14 @@ func TestInputs(t *testing.T) {
 		inputs  string
 		want    string
 	}{
-		"roots":                        {[]string{asks(rootsK, "s")}, "", `"k":` + roots, "pass reads"},
-		"roots answered by a human":    {[]string{asks(rootsK, "s")}, "elicitation", `"k":` + accept, unasked},
-		"roots answered by a model":    {[]string{asks(rootsK, "s")}, "sampling", `"k":` + sampled, unasked},
-		"roots answered with a text":   {[]string{asks(rootsK, "s")}, "", `"k":"a"`, unasked},
-		"a sample":                     {[]string{asks(sampleK, "s")}, "sampling", `"k":` + sampled, "pass reads"},
-		"a sample without leave":       {[]string{asks(sampleK, "s")}, "", `"k":` + sampled, "mcp_answer_refused"},
-		"an elicitation":               {[]string{asks(elicitK, "s")}, "elicitation", `"k":` + accept, "pass reads human"},
+		"roots":                      {[]string{asks(rootsK, "s")}, "", `"k":` + roots, "pass reads"},
+		"roots answered by a human":  {[]string{asks(rootsK, "s")}, "elicitation", `"k":` + accept, unasked},
+		"roots answered by a model":  {[]string{asks(rootsK, "s")}, "sampling", `"k":` + sampled, unasked},
+		"roots answered with a text": {[]string{asks(rootsK, "s")}, "", `"k":"a"`, unasked},
+		"a sample":                   {[]string{asks(sampleK, "s")}, "sampling", `"k":` + sampled, "pass reads"},
+		"a sample without leave":     {[]string{asks(sampleK, "s")}, "", `"k":` + sampled, "mcp_answer_refused"},
+		"an elicitation": {[]string{asks(elicitK, "s")}, "elicitation", `"k":` + accept,
+			"pass reads human"},
 		"an elicitation without leave": {[]string{asks(elicitK, "s")}, "", `"k":` + accept, "mcp_answer_refused"},
 		"two questions under one key": {[]string{asks(elicitK, "s"), asks(rootsK, "s")}, "elicitation", `"k":` + accept,
 			unasked},
@@ -284,8 +295,8 @@ func TestInputs(t *testing.T) {
 			"elicitation", `"k":` + roots + `,"l":` + accept, "pass reads human"},
 		"the wrong way round": {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")},
 			"elicitation", `"l":` + roots + `,"k":` + accept, unasked},
-		"behind one that could not be read": {[]string{twice + asks(elicitK, "s")[1:], asks(rootsK, "s")}, "", `"k":` + roots,
-			unasked},
+		"behind one that could not be read": {[]string{twice + asks(elicitK, "s")[1:], asks(rootsK, "s")}, "", `"k":` +
+			roots, unasked},
 		"a method that no rule names": {[]string{asks(`"k":{"method":"tasks/result"}`, "s")}, "", `"k":` + accept,
 			"mcp_method_refused"},
 	} {

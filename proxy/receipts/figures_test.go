@@ -89,8 +89,9 @@ func TestFigures(t *testing.T) {
 	id := one.Model.ToolCalls[0].ID
 	if len(two.Model.ReturnedCalls) != 1 || two.Model.ReturnedCalls[0] != id || two.RelayedCount != 1 ||
 		two.Relayed[0] !=
-			(interaction.RelayedCall{Host: "mcp.example.com:443", Tool: "look", Arguments: one.Model.ToolCalls[0].Arguments,
-				CallID: id}) {
+			(interaction.RelayedCall{Host: "mcp.example.com:443", Tool: "look",
+				Arguments: one.Model.ToolCalls[0].Arguments,
+				CallID:    id}) {
 		t.Errorf("what comes back: %v, %+v", two.Model.ReturnedCalls, two.Relayed)
 	}
 	third := append(second, assistant("And now the items.", "call_2", `{"order":"ord-4711"}`),

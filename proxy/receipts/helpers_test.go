@@ -159,7 +159,8 @@ func (r *rig) record(flow string) ledger.Record {
 		ID: fmt.Sprintf("post_%06d", r.posts), Flow: flow, Session: "ses_1", Rule: "rule", Host: "api.example.com:443",
 		State: ledger.StateForwarding, Started: r.now(), Manifest: hash,
 		ContentHash: hash, BindingHash: hash,
-		Artifacts: []ledger.Artifact{{Name: "grant", Token: "e30.e30.AA"}, {Name: "sessionReceipt", Token: "e30.e31.AA"}},
+		Artifacts: []ledger.Artifact{{Name: "grant", Token: "e30.e30.AA"},
+			{Name: "sessionReceipt", Token: "e30.e31.AA"}},
 	}
 }
 
@@ -271,7 +272,8 @@ func (r *rig) read(session string, want int) []interaction.Receipt {
 		must(r, err)
 		link := interaction.ChainLink{PreviousReceiptHash: before, SessionID: session, SequenceNumber: int64(i + 1)}
 		if c.Chain != link || s.Number != link.SequenceNumber || s.Call != c.RequestID {
-			r.Errorf("receipt %d has the place %+v, want %+v, and is stored as %d of %s", i+1, c.Chain, link, s.Number, s.Call)
+			r.Errorf("receipt %d has the place %+v, want %+v, and is stored as %d of %s", i+1, c.Chain, link, s.Number,
+				s.Call)
 		}
 		if c.IssuedAt < issued || i < len(stored)-1 && c.Closing != nil {
 			r.Errorf("receipt %d is issued before the one before it, or follows the end", i+1)

@@ -15,8 +15,9 @@ func TestMoments(t *testing.T) {
 	began := time.UnixMilli(time.Now().UnixMilli() - 9000)
 	after := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
 	chain := r.chain("ses_1")
-	answered := inference.Interaction{Outcome: inference.OutcomeComplete, Status: 200, Sent: after(30), Head: after(500),
-		End: after(1700)}
+	answered := inference.Interaction{Outcome: inference.OutcomeComplete, Status: 200, Sent: after(30),
+		Head: after(500),
+		End:  after(1700)}
 	left, refused := answered, inference.Interaction{Sent: after(40)}
 	left.Outcome = inference.OutcomeCut
 	for _, tt := range []struct {

@@ -112,7 +112,8 @@ func TestTurnaround(t *testing.T) {
 		slowly func()                      // before the next request's body
 		take   func(t *testing.T, a *call) // reads the answer
 	}{
-		"the head of the request comes long before its body": {think, func(t *testing.T, a *call) { a.answer(t, answer) }},
+		"the head of the request comes long before its body": {think,
+			func(t *testing.T, a *call) { a.answer(t, answer) }},
 		"the end of the answer is left for long": {nil, func(t *testing.T, a *call) {
 			body := a.begin(answer[:60], answer[60:])
 			_, err := io.ReadFull(body, make([]byte, len(answer)))

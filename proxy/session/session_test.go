@@ -82,7 +82,8 @@ func TestSessionOfAListener(t *testing.T) {
 	other, password, err := s.Open(trigger.Event{ID: "evt_2"}, "worker-1", nil)
 	check.Must(t, err)
 	for _, header := range []string{"", basic(other.ID, password), "Bearer x"} {
-		if got, err := s.Of(intercept.Route{Session: session.ID, ProxyAuthorization: header}); err != nil || got != session {
+		if got, err := s.Of(intercept.Route{Session: session.ID, ProxyAuthorization: header}); err != nil ||
+			got != session {
 			t.Errorf("%q: %v, %v", header, got, err)
 		}
 	}

@@ -91,7 +91,8 @@ func TestConventions(t *testing.T) {
 		"a model": {ledger.Record{Model: &ledger.ModelCall{API: "anthropic-messages", Model: "claude-haiku-4-5",
 			AnsweredBy: "claude", Input: &ledger.Figure{N: 7}, Output: &ledger.Figure{N: 8}}}, map[string]string{
 			"gen_ai.operation.name": "chat", "gen_ai.provider.name": "anthropic", "gen_ai.response.model": "claude",
-			"gen_ai.request.model": "claude-haiku-4-5", "gen_ai.usage.input_tokens": "7", "gen_ai.usage.output_tokens": "8"}},
+			"gen_ai.request.model": "claude-haiku-4-5", "gen_ai.usage.input_tokens": "7",
+			"gen_ai.usage.output_tokens": "8"}},
 		"no UTF-8": {ledger.Record{MCP: &ledger.MCPMessage{Method: "a\xff"}},
 			map[string]string{"mcp.method.name": "a\ufffd"}},
 		"embeddings": {ledger.Record{Model: &ledger.ModelCall{API: "openai-embeddings"}}, map[string]string{

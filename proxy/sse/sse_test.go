@@ -112,8 +112,8 @@ func FuzzRead(f *testing.F) {
 		}
 		got := read(parts, pieces...)
 		if !slices.Equal(got, want) || parts.Over() != whole.Over() {
-			t.Errorf("cut into pieces of %d it is %q (over: %t), and as a whole %q (over: %t)", int(size)+1, got, parts.Over(),
-				want, whole.Over())
+			t.Errorf("cut into pieces of %d it is %q (over: %t), and as a whole %q (over: %t)", int(size)+1, got,
+				parts.Over(), want, whole.Over())
 		}
 		for _, e := range got {
 			if len(e) > 2*most { // an id and data

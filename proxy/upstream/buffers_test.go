@@ -46,7 +46,8 @@ func TestHTTP2Buffers(t *testing.T) {
 			must(t, err)
 			framer := xhttp2.NewFramer(c, c)
 			wantSettings(t, framer, xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 512 << 10})
-			for frame := xhttp2.Frame(nil); err == nil && (frame == nil || frame.Header().Type != xhttp2.FrameHeaders); {
+			for frame := xhttp2.Frame(nil); err == nil &&
+				(frame == nil || frame.Header().Type != xhttp2.FrameHeaders); {
 				frame, err = framer.ReadFrame() // a connection that ends before the request would be made again
 			}
 		}}

@@ -41,11 +41,11 @@ func TestClassifyAddr(t *testing.T) {
 		{"RFC 3056, RFC 7526", class6to4, []string{"2002:7f00:1::", "2002:808:808::1", "192.88.99.1"}},
 		{"RFC 4380", classTeredo, []string{"2001::1", "2001:0:4136:e378:8000:63bf:3fff:fdd2"}},
 		{"RFC 1112, RFC 6890, RFC 2928 and unassigned", classReserved,
-			[]string{"240.0.0.1", "255.255.255.255", "192.0.0.1", "2001:1::1", "2001:20::1", "100::1", "5f00::1", "fec0::1",
-				"4000::1", "::8.8.8.8", "64:ff9b:2::1"}},
+			[]string{"240.0.0.1", "255.255.255.255", "192.0.0.1", "2001:1::1", "2001:20::1", "100::1", "5f00::1",
+				"fec0::1", "4000::1", "::8.8.8.8", "64:ff9b:2::1"}},
 		{"metadata", classMetadata,
-			[]string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "168.63.129.16", "192.0.0.192",
-				"fd00:ec2::254", "fd20:ce::254", "::ffff:169.254.169.254", "::169.254.169.254"}},
+			[]string{"169.254.169.254", "169.254.170.2", "169.254.170.23", "100.100.100.200", "168.63.129.16",
+				"192.0.0.192", "fd00:ec2::254", "fd20:ce::254", "::ffff:169.254.169.254", "::169.254.169.254"}},
 		{"with a zone", classInvalid, []string{"fe80::1%eth0"}},
 	} {
 		for _, s := range test.addrs {
@@ -102,7 +102,8 @@ func TestDialer(t *testing.T) {
 	public := netip.MustParseAddr("1.1.1.1")
 	at := func(address string, own ...netip.AddrPort) Dialer {
 		return Dialer{Own: own,
-			Hosts: []Host{{Name: "unknown.example.com", Address: netip.MustParseAddrPort(address), Networks: local[0].Networks}}}
+			Hosts: []Host{{Name: "unknown.example.com", Address: netip.MustParseAddrPort(address),
+				Networks: local[0].Networks}}}
 	}
 	for _, test := range []struct {
 		name, address, code string
@@ -124,7 +125,8 @@ func TestDialer(t *testing.T) {
 		{"an address and port in place of the name's", "unknown.example.com:443", "", at("127.0.0.1:" + port)},
 		{"an address in its place that may not be dialled", "unknown.example.com:443", "egress_address_denied",
 			at("10.9.8.7:" + port)},
-		{"an own address in its place", "unknown.example.com:443", "egress_address_denied", at("127.0.0.1:"+port, own...)},
+		{"an own address in its place", "unknown.example.com:443", "egress_address_denied",
+			at("127.0.0.1:"+port, own...)},
 		{"nobody listens", "a.example.com:1", "upstream_unreachable", Dialer{Hosts: local}},
 		{"no target", "0x7f.1:80", "request_malformed", Dialer{Hosts: local}},
 	} {

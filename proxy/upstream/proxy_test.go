@@ -57,7 +57,8 @@ func TestProxyFails(t *testing.T) {
 	plain := func(serve func(net.Conn, *http.Request)) *upstream.Proxy { return proxytest.Above(t, nil, serve) }
 	asks := "HTTP/1.1 407 No\r\nProxy-Authenticate: Basic realm=\"x\"\r\nProxy-Authenticate: secret words\r\n\r\n"
 	secured := func(change func(*tls.Config)) *upstream.Proxy {
-		p := proxytest.Above(t, func() *tls.Certificate { return &up.TLS.Certificates[0] }, answers("HTTP/1.1 403 No\r\n\r\n"))
+		p := proxytest.Above(t, func() *tls.Certificate { return &up.TLS.Certificates[0] },
+			answers("HTTP/1.1 403 No\r\n\r\n"))
 		p.TLS = &tls.Config{ServerName: "127.0.0.1", RootCAs: poolOf(up), MinVersion: tls.VersionTLS12}
 		change(p.TLS)
 		return p
@@ -107,12 +108,13 @@ func TestProxyFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var tried []string
 			tt.proxy.Tried = func(code string) { tried = append(tried, code) }
-			_, err := get(t, through(t, up.Server, tt.proxy), "https://"+at(0, up.Server)) //nolint:bodyclose // no answer
+			//nolint:bodyclose // no answer
+			_, err := get(t, through(t, up.Server, tt.proxy), "https://"+at(0, up.Server))
 			wantCode(t, err, tt.code, tt.says)
 			check.WantEqual(t, tried, []string{tt.code})
 			var refused *refusal.Refusal
-			if errors.As(err, &refused); strings.Contains(err.Error(), password) || strings.Contains(err.Error(), "secret words") ||
-				strings.Contains(refused.Public(), "127.0.0.1") {
+			if errors.As(err, &refused); strings.Contains(err.Error(), password) ||
+				strings.Contains(err.Error(), "secret words") || strings.Contains(refused.Public(), "127.0.0.1") {
 				t.Errorf("the error says too much: %v", err)
 			}
 		})
@@ -172,17 +174,21 @@ func TestProxyTargets(t *testing.T) {
 		way    upstream.Via
 		code   string
 	}{
-		"a name":                   {host: "a.example.com", want: "127.0.0.1", way: "proxy"},
-		"an address":               {host: "127.0.0.1", want: "127.0.0.1", way: "proxy"},
-		"an excepted name":         {host: "a.example.com", except: []string{"example.com"}, way: "direct"},
-		"an excepted network":      {host: "a.example.com", except: []string{"127.0.0.0/8"}, way: "direct"},
-		"another network":          {host: "a.example.com", except: []string{"127.1.0.0/16"}, want: "127.0.0.1", way: "proxy"},
-		"a rule for the proxy":     {host: "a.example.com", except: []string{"*"}, via: "proxy", want: "127.0.0.1", way: "proxy"},
-		"a rule against it":        {host: "a.example.com", via: "direct", way: "direct"},
-		"a denied address":         {host: "private.example.com", code: "egress_address_denied"},
-		"a resolving proxy":        {host: "a.example.com", change: resolves, want: "a.example.com", way: "resolving-proxy"},
-		"an unknown name":          {host: "unknown.example.com", code: "upstream_unresolvable"},
-		"a name that it knows":     {host: "unknown.example.com", change: resolves, want: "unknown.example.com", way: "resolving-proxy"},
+		"a name":              {host: "a.example.com", want: "127.0.0.1", way: "proxy"},
+		"an address":          {host: "127.0.0.1", want: "127.0.0.1", way: "proxy"},
+		"an excepted name":    {host: "a.example.com", except: []string{"example.com"}, way: "direct"},
+		"an excepted network": {host: "a.example.com", except: []string{"127.0.0.0/8"}, way: "direct"},
+		"another network": {host: "a.example.com", except: []string{"127.1.0.0/16"}, want: "127.0.0.1",
+			way: "proxy"},
+		"a rule for the proxy": {host: "a.example.com", except: []string{"*"}, via: "proxy", want: "127.0.0.1",
+			way: "proxy"},
+		"a rule against it": {host: "a.example.com", via: "direct", way: "direct"},
+		"a denied address":  {host: "private.example.com", code: "egress_address_denied"},
+		"a resolving proxy": {host: "a.example.com", change: resolves, want: "a.example.com",
+			way: "resolving-proxy"},
+		"an unknown name": {host: "unknown.example.com", code: "upstream_unresolvable"},
+		"a name that it knows": {host: "unknown.example.com", change: resolves, want: "unknown.example.com",
+			way: "resolving-proxy"},
 		"an address for it":        {host: "127.0.0.1", change: resolves, want: "127.0.0.1", way: "proxy"},
 		"a private address for it": {host: "10.0.0.1", change: resolves, code: "egress_address_denied"},
 		"metadata for it":          {host: "169.254.169.254", change: resolves, code: "egress_address_denied"},
@@ -211,9 +217,11 @@ func TestProxyTargets(t *testing.T) {
 			}
 			dialer := upstream.Dialer{Proxy: p, Resolver: names{"a.example.com": {loopback},
 				"private.example.com": {netip.MustParseAddr("10.0.0.1")}},
-				Hosts: []upstream.Host{{Name: "a.example.com", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
+				Hosts: []upstream.Host{{Name: "a.example.com",
+					Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 					{Name: "127.0.0.1", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}}}
-			c, way, err := upstream.Dial(upstream.WithVia(t.Context(), tt.via), &dialer, net.JoinHostPort(tt.host, port))
+			c, way, err := upstream.Dial(upstream.WithVia(t.Context(), tt.via), &dialer,
+				net.JoinHostPort(tt.host, port))
 			if tt.code != "" {
 				wantCode(t, err, tt.code)
 				return
@@ -222,7 +230,8 @@ func TestProxyTargets(t *testing.T) {
 			defer c.Close()
 			mu.Lock()
 			defer mu.Unlock()
-			if want := tt.want + ":" + port; tt.want != "" && got != want || tt.want == "" && got != "" || way != tt.way {
+			if want := tt.want + ":" + port; tt.want != "" && got != want || tt.want == "" && got != "" ||
+				way != tt.way {
 				t.Errorf("CONNECT %q, way %q", got, way)
 			}
 		})

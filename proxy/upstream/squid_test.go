@@ -50,7 +50,8 @@ func trySquid(t *testing.T, p upstream.Proxy) {
 	resolving := p
 	resolving.Resolves = true
 	for host, code := range map[string]string{
-		"a.example.com": "", proxytest.SquidDenied: "upstream_proxy_refused", "unknown.example.com": "upstream_unreachable",
+		"a.example.com": "", proxytest.SquidDenied: "upstream_proxy_refused",
+		"unknown.example.com": "upstream_unreachable",
 	} {
 		target := upstream.Target{Host: host, Port: proxytest.PortOf(up.Server)}
 		resp, err := get(t, through(t, up.Server, &resolving), "https://"+target.Address())

@@ -130,7 +130,8 @@ func TestOwnConnections(t *testing.T) {
 				defer up.Close()
 				transport := newTestTransport(t, up.Server)
 				send := func(method, body, header string) string {
-					q, err := http.NewRequest(method, "https://"+at(0, up.Server)+"/x", io.NopCloser(strings.NewReader(body)))
+					q, err := http.NewRequest(method, "https://"+at(0, up.Server)+"/x",
+						io.NopCloser(strings.NewReader(body)))
 					must(t, err)
 					q.ContentLength = int64(len(body))
 					if name, value, ok := strings.Cut(header, ": "); ok {

@@ -45,7 +45,8 @@ func TestRelayEndsInTime(t *testing.T) {
 				_, _ = io.WriteString(upstream, "x")
 			}
 		}, 5*(limit-1) + limit, "neither side"},
-		{"the upstream does not end", func(agent, _ half) { _ = agent.CloseWrite() }, closing, "the other side did not end"},
+		{"the upstream does not end", func(agent, _ half) { _ = agent.CloseWrite() }, closing,
+			"the other side did not end"},
 		{"the agent does not end, and goes on", func(agent, upstream half) {
 			_ = upstream.CloseWrite()
 			go func() { _, _ = io.Copy(io.Discard, upstream) }()

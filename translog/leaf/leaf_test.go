@@ -19,7 +19,8 @@ var now = time.UnixMilli(1764378000123)
 func record() ledger.Record {
 	return ledger.Record{ID: "post_1", Flow: "post", State: ledger.StateForwarding, Session: "ses_1",
 		Host:    "api.example:443",
-		Started: now, Artifacts: []ledger.Artifact{{Name: "grant", Token: "a.b.c"}, {Name: "requestProof", Token: "d.e.f"}}}
+		Started: now, Artifacts: []ledger.Artifact{{Name: "grant", Token: "a.b.c"},
+			{Name: "requestProof", Token: "d.e.f"}}}
 }
 
 func TestRecord(t *testing.T) {

@@ -116,7 +116,8 @@ func TestApply(t *testing.T) {
 	dir := t.TempDir()
 	t.Run("an empty Vault", func(t *testing.T) {
 		said := apply(t, appRoles(dir))
-		wantSaid(t, said, "transit: enabled", "transit/keys/runtime-key: made", "policy mediator-agent_session: written",
+		wantSaid(t, said, "transit: enabled", "transit/keys/runtime-key: made",
+			"policy mediator-agent_session: written",
 			"auth/approle: enabled", "auth/approle/role/mediator-request_proof: made",
 			"signer_certificate.secret-id: written, to be unwrapped within 1h0m0s")
 	})
@@ -132,9 +133,10 @@ func TestApply(t *testing.T) {
 		check.Must(t, os.Remove(filepath.Join(dir, "policy_decision.secret-id")))
 		said := apply(t, appRoles(dir))
 		wantSaid(t, said, "transit/keys/session-key: is there, and can no longer be deleted",
-			"policy mediator-action_grant: replaced, it was another one", "mediator-agent_session: is there, and set again",
-			"policy_decision.secret-id: not written, because the role has 1 secret id(s) already; --deliver control makes "+
-				"another")
+			"policy mediator-action_grant: replaced, it was another one",
+			"mediator-agent_session: is there, and set again",
+			"policy_decision.secret-id: not written, because the role has 1 secret id(s) already; "+
+				"--deliver control makes another")
 		role, err := server.Client(t).Logical().ReadWithContext(t.Context(), "auth/approle/role/mediator-request_proof")
 		if err != nil || role.Data["bind_secret_id"] != true || fmt.Sprint(role.Data["token_period"]) != "0" {
 			t.Errorf("%v, %v", role.Data, err)
@@ -233,10 +235,12 @@ func TestNewRefuses(t *testing.T) {
 		"no such process": {Transit: "transit", Kubernetes: kubernetes("agent", "agents/agent")},
 		"no roots":        {Transit: "transit", Kubernetes: kubernetes("registry", "agents/agent")},
 		"no namespace":    {Transit: "transit", Kubernetes: kubernetes("serve", "agent")},
-		"an account more": {Transit: "transit", Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault",
+		"an account more": {Transit: "transit", Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes",
+			Audience: "vault",
 			Accounts: map[string][]string{"serve": {"agents/worker", "research/reader"}}}},
-		"every account":     {Transit: "transit", Kubernetes: kubernetes("serve", "*/*")},
-		"no account at all": {Transit: "transit", Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes", Audience: "vault"}},
+		"every account": {Transit: "transit", Kubernetes: kubernetes("serve", "*/*")},
+		"no account at all": {Transit: "transit", Kubernetes: &bootstrap.Kubernetes{Mount: "kubernetes",
+			Audience: "vault"}},
 	} {
 		if _, err := bootstrap.New(o); err == nil {
 			t.Errorf("%s: a plan was made", name)

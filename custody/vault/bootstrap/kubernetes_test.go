@@ -63,8 +63,8 @@ func (c *cluster) token(account, audience string) string {
 	namespace, name, _ := strings.Cut(account, "/")
 	claims.Subject, claims.Audience = "system:serviceaccount:"+namespace+":"+name, []string{audience}
 	claims.IssuedAt, claims.Expiry = jwt.NewNumericDate(time.Now()), jwt.NewNumericDate(time.Now().Add(time.Hour))
-	claims.Kubernetes.Namespace, claims.Kubernetes.ServiceAccount.Name, claims.Kubernetes.ServiceAccount.UID = namespace,
-		name, "uid-of-"+name
+	claims.Kubernetes.Namespace, claims.Kubernetes.ServiceAccount.Name,
+		claims.Kubernetes.ServiceAccount.UID = namespace, name, "uid-of-"+name
 	text, err := jwt.Signed(c.signer).Claims(claims).Serialize()
 	check.Must(c.t, err)
 	path := filepath.Join(c.t.TempDir(), "token")
@@ -80,7 +80,8 @@ func (c *cluster) review(w http.ResponseWriter, r *http.Request, public *ecdsa.P
 		} `json:"spec"`
 	}
 	raw, err := io.ReadAll(r.Body)
-	if err != nil || json.Unmarshal(raw, &asked) != nil || r.URL.Path != "/apis/authentication.k8s.io/v1/tokenreviews" ||
+	if err != nil || json.Unmarshal(raw, &asked) != nil ||
+		r.URL.Path != "/apis/authentication.k8s.io/v1/tokenreviews" ||
 		r.Header.Get("Authorization") != "Bearer reviewer" {
 		http.Error(w, "not a review", http.StatusBadRequest)
 		return

@@ -22,7 +22,8 @@ func TestLeastPrivilege(t *testing.T) {
 	apply(t, appRoles(dir))
 	server.Mount(t, "kv", "kv", map[string]string{"version": "2"})
 	server.Write(t, "kv/data/credential", map[string]any{"data": map[string]any{"token": "not for signers"}})
-	all := slices.Concat(bootstrap.Roles, bootstrap.Roots, []bootstrap.Role{bootstrap.Log, bootstrap.BotAuth, bootstrap.Authority})
+	all := slices.Concat(bootstrap.Roles, bootstrap.Roots,
+		[]bootstrap.Role{bootstrap.Log, bootstrap.BotAuth, bootstrap.Authority})
 	for _, r := range all {
 		t.Run(r.Purpose, func(t *testing.T) {
 			c := login(t, dir, r)
@@ -109,12 +110,13 @@ func forbidden(key string) []string {
 		"GET kv/data/credential", "PUT kv/data/credential", "LIST kv/metadata", "GET cubbyhole/x", "PUT cubbyhole/x",
 		"PUT sys/policies/acl/mediator-runtime_attestation", "GET sys/policies/acl/root", "PUT sys/policy/x",
 		"LIST sys/policies/acl",
-		"PUT sys/mounts/mine", "GET sys/mounts", "PUT sys/auth/mine", "GET sys/auth", "PUT sys/seal", "PUT sys/audit/mine",
-		"GET sys/raw/core",
+		"PUT sys/mounts/mine", "GET sys/mounts", "PUT sys/auth/mine", "GET sys/auth", "PUT sys/seal",
+		"PUT sys/audit/mine", "GET sys/raw/core",
 		"PUT sys/wrapping/wrap", "PUT sys/leases/revoke-prefix/x", "GET sys/storage/raft/snapshot",
 		"PUT auth/token/create", "PUT auth/token/create-orphan", "PUT auth/token/roles/mine", "PUT auth/token/lookup",
 		"PUT auth/token/revoke", "LIST auth/token/accessors",
-		"PUT auth/approle/role/mediator-runtime_attestation", "GET auth/approle/role/mediator-runtime_attestation/role-id",
+		"PUT auth/approle/role/mediator-runtime_attestation",
+		"GET auth/approle/role/mediator-runtime_attestation/role-id",
 		"PUT auth/approle/role/mediator-runtime_attestation/secret-id", "PUT identity/entity",
 	)
 }

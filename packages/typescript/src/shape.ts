@@ -4,8 +4,8 @@ import { type Json, type Members, canonical, strictJSON } from './json.js';
 import { Refusal, refuse } from './refusal.js';
 
 // t is a text of 1 to 2048 bytes, s any text, h a hash, T a time, y bytes in base64, b a boolean, i a whole number, f
-// any number, l a list of t, n a list of s or null, m texts by any name. An object stands for one with these members,
-// [object] for a list of them. A ? marks what the mediator leaves out if it is empty.
+// any number, l a list of t, n a list of s or null, m texts by any name. An object means one with these members,
+// [object] a list of them. A ? marks what the mediator leaves out if it is empty.
 export type Type = 't' | 's' | 'h' | 'T' | 'y' | 'b' | 'i' | 'f' | 'l' | 'n' | 'm' | Shape | [Shape];
 export interface Shape { [name: string]: Type }
 
@@ -92,7 +92,7 @@ export function written(shape: Shape, value: Json): string | undefined {
   }
 }
 
-/** Reads a document of at most limit bytes, without fractions. What is missing in it is empty. */
+/** Reads a document of at most limit bytes, without fractions. A member that it lacks becomes empty. */
 export function document<T>(input: string | Uint8Array, shape: Shape, limit: number, code: string): T {
   try {
     if ((typeof input === 'string' ? sizeOf(input) : input.length) > limit) wrong('so long');

@@ -52,7 +52,7 @@ CODES = {
     ),
     "manifest_unknown": Code(403, "The manifest of a record is missing"),
     "not_allowed": Code(403, "The manifest does not allow this signer, runtime or trigger"),
-    "override_refused": Code(400, "A header or query parameter could override the call", True),
+    "override_refused": Code(400, "A header, parameter or field could override the call", True),
     "pin_mismatch": Code(403, "A hash differs from the one that the manifest pins"),
     "policy_denied": Code(403, "The policy does not allow the post", True),
     "proof_access_token": Code(403, "The request proof is for another access token"),
