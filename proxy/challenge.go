@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"net/http"
 	"slices"
 
 	"github.com/actionproof/mediator/evidence"
@@ -15,7 +14,9 @@ import (
 
 // freshWork is step 4: a challenge bound to this operation, solved by the agent or by the runtime.
 func (t *posting) freshWork(ctx context.Context) error {
-	token, response := takeHeader(t.r.Header, "Actionproof-Challenge"), takeHeader(t.r.Header, "Actionproof-Response")
+	token, response := t.r.Header["Actionproof-Challenge"], t.r.Header["Actionproof-Response"]
+	delete(t.r.Header, "Actionproof-Challenge") // the mediator's own protocol never goes upstream
+	delete(t.r.Header, "Actionproof-Response")
 	if t.action.AgentSolves && (len(token) > 0 || len(response) > 0) {
 		return t.agentAnswer(token, response)
 	}
@@ -84,11 +85,4 @@ func (t *posting) bind(b evidence.Binding, token string, response evidence.Respo
 type challengeRequired struct {
 	*refusal.Refusal
 	document []byte
-}
-
-// takeHeader removes and returns a header of the mediator's own protocol, so that it never goes upstream.
-func takeHeader(h http.Header, name string) []string {
-	v := h.Values(name)
-	h.Del(name)
-	return v
 }

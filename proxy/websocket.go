@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"strings"
 
@@ -59,7 +58,7 @@ func (m socketCall) answer(ctx context.Context, resp *http.Response) error {
 	if !ok {
 		return refusal.New("client_gone", "the connection of the client cannot carry a WebSocket")
 	}
-	if err := writeSwitch(hijacked, resp); err != nil {
+	if err := forward.Switch(hijacked, resp); err != nil {
 		return refusal.New("client_gone", "the client went away before it had the answer")
 	}
 	valid, stop := m.purpose.Until(m.session.Life(), m.record.Rule, m.p.o.Now())
@@ -67,12 +66,4 @@ func (m socketCall) answer(ctx context.Context, resp *http.Response) error {
 	m.record.BytesIn, m.record.BytesOut, err = websocket.Relay(valid, agent, upstream, m.p.o.Timeouts.WebSocketIdle)
 	m.step("relay")
 	return err
-}
-
-func writeSwitch(agent net.Conn, resp *http.Response) error {
-	h := make(http.Header)
-	forward.CopyHeader(h, resp)
-	wire.AskWebSocket(h) // as in the request
-	head := http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: h}
-	return head.Write(agent)
 }

@@ -120,3 +120,12 @@ func relayTrailer(w http.ResponseWriter, trailer http.Header) {
 		w.Header()[name] = values
 	}
 }
+
+// Switch writes the 101 of an upstream to an agent's WebSocket.
+func Switch(agent io.Writer, resp *http.Response) error {
+	h := make(http.Header)
+	CopyHeader(h, resp)
+	wire.AskWebSocket(h) // as in the request
+	head := http.Response{StatusCode: http.StatusSwitchingProtocols, ProtoMajor: 1, ProtoMinor: 1, Header: h}
+	return head.Write(agent)
+}

@@ -192,7 +192,7 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 		return r.Purpose == "action_grant"
 	})]
 	const (
-		unfit = " and not a plain ed25519: make another one with a name of its own (custody_unfit)"
+		unfit = " and is not a plain ed25519 key: make another one with a name of its own (custody_unfit)"
 		held  = ". (custody:action_grant) (deployment_contradicted)"
 		apart = ". (apart:action_grant) (deployment_contradicted)"
 	)
@@ -208,8 +208,8 @@ func TestVaultThatIsNotAsItShouldBe(t *testing.T) {
 		edit func(string) string
 		want string
 	}{
-		{name: "an RSA key", make: remade("type", "rsa-2048"), want: "is of the type rsa-2048" + unfit},
-		{name: "a key for encryption", make: remade("type", "aes256-gcm96"), want: "is of the type aes256-gcm96" + unfit},
+		{name: "an RSA key", make: remade("type", "rsa-2048"), want: "has the type rsa-2048" + unfit},
+		{name: "a key for encryption", make: remade("type", "aes256-gcm96"), want: "has the type aes256-gcm96" + unfit},
 		{name: "a derived key", make: remade("derived", true), want: unfit},
 		{name: "an exportable key", make: remade("exportable", true),
 			want: "this process does not start: Vault says that the key action-grant-key can be exported" + held},
