@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -77,7 +78,7 @@ func (d *File) open() (err error) {
 	if err := d.trim(); err != nil {
 		return err
 	}
-	if err := syncFolder(d.path); err != nil {
+	if err := files.SyncFolder(d.path); err != nil {
 		return err
 	}
 	return d.recall()
@@ -186,13 +187,4 @@ func readTail(f *os.File) ([]byte, error) {
 	}
 	from := max(0, info.Size()-tail)
 	return io.ReadAll(io.NewSectionReader(f, from, info.Size()-from))
-}
-
-// syncFolder makes a new file's name durable.
-func syncFolder(path string) error {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -92,10 +92,23 @@ func create(path string, content []byte, mode os.FileMode) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
-	return nil
+	return SyncFolder(path)
 }
 
-// Replace replaces a file atomically.
+// SyncFolder makes the name of a new file durable: a power cut could otherwise take it away again.
+func SyncFolder(path string) error {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	err = dir.Sync()
+	if errors.Is(err, syscall.EINVAL) { // some file systems cannot
+		err = nil
+	}
+	return errors.Join(err, dir.Close())
+}
+
+// Replace replaces a file atomically and durably.
 func Replace(path string, content []byte, mode os.FileMode) error {
 	return ReplaceWith(path, mode, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -114,7 +127,10 @@ func ReplaceWith(path string, mode os.FileMode, write func(io.Writer) error) err
 	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncFolder(path)
 }
 
 // Rewrite is [Replace] for a file that keeps its mode and, if root rewrites it, its owner.
