@@ -34,7 +34,7 @@ type Options struct {
 	Address string // https://host:port; http only for a loopback address
 	CAFile  string // PEM certificates of Vault's authority; the system's if empty
 	Mount   string // of the Transit engine; transit if empty
-	// Timeout bounds one request but logins and questions what a token may do; 5 s if 0.
+	// Timeout bounds one request but logins and questions what a token may do; 2 s if 0.
 	Timeout time.Duration
 	// Refresh is how often a used key is read; 2 s if 0. An unused one is read a fifth as often.
 	Refresh time.Duration
@@ -73,9 +73,9 @@ func NewServer(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.Mount = cmp.Or(o.Mount, "transit")
-	o.Timeout = cmp.Or(o.Timeout, 5*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 2*time.Second)
 	o.Refresh = cmp.Or(o.Refresh, 2*time.Second)
-	probes := net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 2}
+	probes := net.KeepAliveConfig{Enable: true, Idle: o.Timeout, Interval: o.Timeout / 2, Count: 2}
 	s := &Server{o: o, transport: &http.Transport{
 		// No Proxy: requests to Vault ignore the environment's proxy. Dead connections are noticed and replaced.
 		DialContext:         (&net.Dialer{Timeout: o.Timeout, KeepAliveConfig: probes}).DialContext,
