@@ -125,8 +125,6 @@ func TestMistakes(t *testing.T) {
 			`line 7, column 14: log.level: "verbose" is none of info, debug, warn, error`},
 		{sidecar, "listen: 127.0.0.1:8080", "listen: 8080",
 			`line 2, column 9: listen: "8080" is not a host and a port, as 127.0.0.1:8181 is`},
-		{sidecar, "uid: 2000", "uid: 0",
-			"line 11, column 14: agent.uid: is root, who can reach every process: give the agent a user of its own"},
 		{sidecar, "state: state\n", "state: state\nupstreams: [{host: \"a.test:443\", address: 10.0.0.5}]\n",
 			"line 7, column 43: upstreams[0].address: 10.0.0.5 is not public (class private): list its range in networks, " +
 				"unless it is that of a metadata service"},

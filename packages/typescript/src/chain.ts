@@ -4,14 +4,15 @@ import * as a from './claims.js';
 import type { Claims } from './claims.js';
 import { KINDS, METHODS, type Strict } from './manifest.js';
 import { refuse, refuseIf } from './refusal.js';
-import { type Shape, texts } from './shape.js';
 import { nameAmong } from './trust.js';
 
-const TOKENS = ['attestation', 'challengeToken', 'deploymentCertificate', 'grant', 'originProof', 'policyDecision',
-  'sessionReceipt', 'triggerReceipt'] as const;
-export type Envelope = Record<typeof TOKENS[number], string> &
-  { response: { answers: Record<string, string>; challengeId: string } };
-export const envelopeShape: Shape = { ...texts('s', ...TOKENS), response: { answers: 'm', challengeId: 's' } };
+/** The form of an envelope, with empty values. */
+export const emptyEnvelope = {
+  attestation: '', challengeToken: '', deploymentCertificate: '', grant: '', originProof: '', policyDecision: '',
+  response: { answers: { '*': '' } as Record<string, string>, challengeId: '' }, sessionReceipt: '',
+  triggerReceipt: '',
+};
+export type Envelope = typeof emptyEnvelope;
 
 /** How a gate opens an artifact of the chain, and its own tokens. */
 export interface Openers {

@@ -2,7 +2,11 @@
 import { fromBase64url, hash, isHash, sizeOf, textOf } from './bytes.js';
 import { canonical, type Json, type Members } from './json.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
-import { type Shape, texts, within, written } from './shape.js';
+
+// t is a text, h a hash, s any text, b a boolean, i a whole number, f any number, l a list of texts; an object stands
+// for one with these members, [object] for a list of them. A ? marks what is left out if it is empty.
+export type Type = 't' | 'h' | 's' | 'b' | 'i' | 'f' | 'l' | Shape | [Shape];
+export interface Shape { [name: string]: Type }
 
 /** Verified claims. Their members have the types of their kind. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
@@ -28,6 +32,13 @@ const boundTo: Shape = { action: 's', contentHash: 's', 'nonce?': 's', resource:
 const flags: Shape = {
   agentEnvironmentUserAccessible: 'b', humanOperatorPresent: 'b', humanPromptPresent: 'b', userShellAccess: 'b',
 };
+export const texts = <T extends Type>(type: T, ...names: string[]): Shape =>
+  Object.fromEntries(names.map((n) => [n, type]));
+export const within = (text: unknown, most: number) => typeof text === 'string' && text !== '' && isUpTo(text, most);
+/** Whether a text has at most so many bytes: a UTF-16 code unit takes one to three. */
+const isUpTo = (text: string, most: number) =>
+  text.length * 3 <= most || (text.length <= most && sizeOf(text) <= most);
+
 const SHORT = 600;
 const LONG = 400 * 24 * 3600;
 
@@ -133,12 +144,49 @@ export async function decode(k: Kind, payload: Uint8Array): Promise<Claims> {
   } catch {
     return malformed(k.typ);
   }
-  if (written(k.claims, given) !== text) malformed(k.typ);
+  if (!fits(k.claims, given) || canonical(given) !== text) malformed(k.typ);
   const c = given as Claims;
   const sound = within(c.iss, 256) && within(c.aud, 256) && within(c.jti, 256) && c.iat > 0 && c.exp > c.iat &&
     c.exp - c.iat <= k.lifetime && (!k.check || await k.check(c));
   return sound ? c : malformed(k.typ);
 }
+
+/** Whether a value has exactly the members of a shape, in their types. Loosely, a list may be null. */
+export function fits(shape: Shape, value: Json, loosely = false): boolean {
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) return false;
+  let there = 0;
+  for (const [named, type] of Object.entries(shape)) {
+    const optional = named.endsWith('?');
+    const name = optional ? named.slice(0, -1) : named;
+    if (!Object.hasOwn(value, name)) {
+      if (!optional) return false;
+      continue;
+    }
+    there++;
+    const member = value[name]!;
+    if (!is(type, member, loosely) || (optional && isEmpty(member))) return false;
+  }
+  return Object.keys(value).length === there;
+}
+
+const isEmpty = (v: Json) => v === '' || v === 0 || v === false || v === null || (Array.isArray(v) && v.length === 0);
+
+function is(type: Type, value: Json, loosely: boolean): boolean {
+  if (Array.isArray(type)) return Array.isArray(value) && value.every((item) => fits(type[0], item, loosely));
+  switch (type) {
+    case 't': return isText(value, loosely) && (loosely || within(value, 2048));
+    case 'h': return isText(value, loosely) && (loosely || isHash(value));
+    case 's': return isText(value, loosely);
+    case 'b': return typeof value === 'boolean';
+    case 'i': return Number.isSafeInteger(value) || (loosely && typeof value === 'number');
+    case 'f': return typeof value === 'number';
+    case 'l': return (loosely && value === null) ||
+      (Array.isArray(value) && value.every((item) => is('t', item, loosely)));
+  }
+  return fits(type, value, loosely);
+}
+
+const isText = (value: Json, loosely: boolean) => typeof value === 'string' && (loosely || value.isWellFormed());
 
 /** A token, taken apart. Nothing of it is verified. */
 export interface Parsed { kid: string; payload: Uint8Array; signature: Uint8Array; input: string; second?: string }

@@ -1,12 +1,11 @@
 // Reads an export, as mediator posts export writes it: JSON Lines, each an object with one member.
-import { textOf, sizeOf } from './bytes.js';
+import { fromBase64, textOf, sizeOf } from './bytes.js';
 import type { Claims } from './claims.js';
-import { type Json, type Members, strictJSON } from './json.js';
+import { type Json, type Members, document, strictJSON } from './json.js';
 import { type Strict, parseManifest } from './manifest.js';
 import { parseProof } from './proof.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
-import { type Shape, type Type, normal, texts } from './shape.js';
-import { type Root, Trust, parseRoot, readBundle } from './trust.js';
+import { type Root, Trust, parseRoot } from './trust.js';
 
 const MAX_LINE = 1 << 20;
 const MAX_SHARED = 64 << 20;
@@ -50,7 +49,9 @@ export interface Pins { registry: string; auditor: string; bundle?: string }
 export async function readPins({ registry, auditor, bundle }: Pins): Promise<Trusted> {
   const t = await trusted(registry, auditor);
   if (bundle === undefined) return t;
-  return { ...t, ...readBundle(bundle, MAX_BUNDLE) };
+  const form = { certificates: [''], deploymentCertificate: '', history: { segment: 0, texts: 0 }, revocations: '' };
+  const b = document(bundle, form, MAX_BUNDLE, 'trust_malformed');
+  return { ...t, certificates: b.certificates, revocations: b.revocations };
 }
 
 async function trusted(registry: string, auditor: string): Promise<Trusted> {
@@ -215,25 +216,84 @@ function readRecord(lines: Lines): Exported {
   return { record, proofs, receipts };
 }
 
-const figure: Shape = { n: 'i', state: 's' };
-const of = (type: Type, names: string): Shape => texts(type, ...names.split(' '));
-const recordForm: Shape = {
+// s is a text, i a whole number, b a boolean, T a time, y bytes in base64, l a list of texts. A ? marks what the
+// mediator leaves out if it is empty.
+type Form = 's' | 'i' | 'b' | 'T' | 'y' | 'l' | { [name: string]: Form } | [{ [name: string]: Form }];
+
+const figure: Form = { n: 'i', state: 's' };
+const of = (form: Form, names: string): { [name: string]: Form } =>
+  Object.fromEntries(names.split(' ').map((name) => [name, form]));
+const recordForm: Form = {
   ...of('s', 'id flow state session? event? rule? subject? action? resource? method? host? path? scheme? via? ' +
     'carries? unfit? message? result? contentHash? bindingHash? capabilityId? manifest? code? step? reason?'),
-  'queryNames?': 'n', 'mcp?': of('s', 'method? tool?'), 'graphql?': [{ type: 's', fields: 'n' }], 'learning?': 'b',
+  'queryNames?': 'l', 'mcp?': of('s', 'method? tool?'), 'graphql?': [{ type: 's', fields: 'l' }], 'learning?': 'b',
   'tools?': [{ name: 's', 'hash?': 's', 'unnamed?': 'b' }],
   'model?': {
     ...of('s', 'api model? answeredBy? outcome unread? error?'), 'streamed?': 'b',
-    ...of('n', 'hosted? unknownMembers?'),
+    ...of('l', 'hosted? unknownMembers?'),
     ...of(figure, 'inputTokens? outputTokens? cachedTokens? reasoningTokens? toolCalls? hostedCalls? sentMicros? ' +
       'headMicros? firstMicros? endMicros?'),
   },
-  'interactions?': { number: 'i', 'head?': 's', 'open?': 'n' }, started: 'T', 'finished?': 'T',
+  'interactions?': { number: 'i', 'head?': 's', 'open?': 'l' }, started: 'T', 'finished?': 'T',
   ...of('i', 'status? bytesOut? bytesIn?'),
   'answer?': { base: 's', signature: 'y', keyId: 's', publicKey: 'y' }, 'artifacts?': [of('s', 'name token')],
   'checks?': [{ name: 's', ok: 'b', 'code?': 's', 'detail?': 's' }], 'steps?': [{ name: 's', micros: 'i' }],
-  'keys?': 'n',
+  'keys?': 'l',
 };
+const ZERO_TIME = '0001-01-01T00:00:00Z';
+const ZERO: Record<string, Json> = { s: '', i: 0, b: false, T: ZERO_TIME, y: null, l: null };
+
+/** A value as the mediator would write it: without empty members that it leaves out, and with all others. */
+function normal(form: Form, value: Json | undefined): Json {
+  const wrong = (what: string): never => refuse('evidence_malformed', `it has a member that is not ${what}`);
+  const missing = value === undefined || value === null;
+  if (Array.isArray(form)) {
+    return missing ? null : Array.isArray(value) ? value.map((item) => normal(form[0], item)) : wrong('a list');
+  }
+  if (typeof form === 'object') {
+    const given = missing ? {} : value;
+    if (typeof given !== 'object' || given === null || Array.isArray(given)) return wrong('an object');
+    const out: Members = {};
+    for (const name of Object.keys(given)) {
+      if (!Object.hasOwn(form, name) && !Object.hasOwn(form, `${name}?`)) wrong(`known: ${name}`);
+    }
+    for (const [named, inner] of Object.entries(form)) {
+      const optional = named.endsWith('?');
+      const name = optional ? named.slice(0, -1) : named;
+      const member = Object.hasOwn(given, name) ? given[name] : undefined;
+      if (optional && (member === undefined || member === null)) continue;
+      const read = normal(inner, member);
+      if (!optional || !isEmpty(inner, read)) out[name] = read;
+    }
+    return out;
+  }
+  if (missing) return ZERO[form]!;
+  switch (form) {
+    case 's': return typeof value === 'string' ? value : wrong('a text');
+    case 'b': return typeof value === 'boolean' ? value : wrong('true or false');
+    case 'i': return Number.isSafeInteger(value) ? value : wrong('a whole number');
+    case 'y': return typeof value === 'string' && fromBase64(value) ? value : wrong('base64');
+    case 'l': return Array.isArray(value) ? value.map((item) => normal('s', item)) : wrong('a list of texts');
+    case 'T': return typeof value === 'string' ? timeOf(value) ?? wrong('a time') : wrong('a time');
+  }
+}
+
+const isEmpty = (form: Form, value: Json): boolean => (typeof form === 'object' && !Array.isArray(form) ? false
+  : value === null || value === '' || value === 0 || value === false || value === ZERO_TIME ||
+    (Array.isArray(value) && value.length === 0));
+
+const TIME = /^\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
+
+/** The one spelling of a time by RFC 3339, to the nanosecond. */
+function timeOf(text: string): string | undefined {
+  const [, fraction = '', zone = ''] = TIME.exec(text) ?? [];
+  if (zone === '' || Number.isNaN(Date.parse(text))) return undefined;
+  const local = text.slice(0, 19);
+  if (new Date(`${local}Z`).toISOString().slice(0, 19) !== local) return undefined; // such as February 30
+  const digits = fraction.slice(0, 10).replace(/\.?0*$/, '');
+  return local + digits + (zone === '+00:00' ? 'Z' : zone);
+}
+
 const NAMES = ['challenge', 'originProof', 'triggerReceipt', 'reputation', 'policyDecision', 'grant',
   'runtimeAttestation', 'sessionReceipt', 'deploymentCertificate', 'capability', 'requestProof', 'agentStatement'];
 

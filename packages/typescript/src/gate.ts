@@ -2,23 +2,24 @@
 import { type Bytes, hash, hmac, newId, sameSecret, toBase64url, utf8 } from './bytes.js';
 import * as a from './claims.js';
 import type { Claims } from './claims.js';
-import { attended, envelopeShape, same, sameAction, verifyChain, type Envelope } from './chain.js';
-import { canonical } from './json.js';
+import { attended, emptyEnvelope, same, sameAction, verifyChain, type Envelope } from './chain.js';
+import { canonical, document } from './json.js';
 import { type Strict, parseManifest } from './manifest.js';
 import { Refusal, codeOf, refuse, refuseIf } from './refusal.js';
 import { CAPABILITY, HeaderList, type HeadersLike, REQUEST_PROOF, checkJSON, checkOverrides, contentHash, escapedPath,
   headerBytes, targetOf } from './request.js';
-import { type Shape, document, texts } from './shape.js';
 import { type Key, type Store } from './stores.js';
 import { makeTask } from './task.js';
-import { NewerKey, Trust, admits, keyAmong, nameAmong, parseRoot, readBundle } from './trust.js';
+import { NewerKey, Trust, admits, keyAmong, nameAmong, parseRoot } from './trust.js';
 
 const SKEW = 2;
 const MAX_BUNDLE = 8 * 1024 * 1024;
 const MAX_REQUEST = 256 * 1024;
 const CHALLENGE_LIFETIME = 30;
-const bindingShape = texts('s', 'action', 'contentHash', 'nonce', 'resource', 'subject');
-const admitShape: Shape = { assurance: 'b', binding: bindingShape, envelope: envelopeShape };
+const emptyBundle = {
+  certificates: [''], deploymentCertificate: '', history: { segment: 0, texts: 0 }, revocations: '',
+};
+const emptyBinding = { action: '', contentHash: '', nonce: '', resource: '', subject: '' };
 
 /** The texts of the files that an API trusts. docs/api-owners.md says where they come from. */
 export interface Files {
@@ -198,7 +199,7 @@ export class Gate {
 
   /** Gives out a challenge for a binding (JSON of a request to the challenge endpoint). Throws a Refusal. */
   async challenge(request: string | Uint8Array): Promise<Challenge> {
-    const { nonce: _, ...asked } = document<a.Binding>(request, bindingShape, MAX_REQUEST, 'query_malformed');
+    const { nonce: _, ...asked } = document(request, emptyBinding, MAX_REQUEST, 'query_malformed');
     a.checkBinding(asked);
     const binding = { ...asked, nonce: newId() };
     const { now } = this.clock();
@@ -223,8 +224,9 @@ export class Gate {
   /** Verifies a whole chain (JSON of a request to the verify endpoint), uses it up, and mints a capability. */
   async admit(request: string | Uint8Array): Promise<Verdict & { answer?: Record<string, unknown> }> {
     try {
-      const asked = document<{ binding: a.Binding; envelope: Envelope }>(request, admitShape, MAX_REQUEST,
-        'query_malformed');
+      const form = { assurance: false, binding: emptyBinding, envelope: emptyEnvelope };
+      const asked = document(request, form as never, MAX_REQUEST,
+        'query_malformed') as typeof form & { envelope: Envelope };
       const { nonce: _, ...binding } = asked.binding;
       const c = await verifyChain({ strict: this.strict, open: this.open, own: (...of) => this.own(...of) },
         asked.envelope, binding);
@@ -354,7 +356,7 @@ function postOf(c: Claims): Post {
 
 async function trustOf(files: Files, strict: Strict): Promise<Trust> {
   const roots = [parseRoot(files.registry, 'signer_certificate'), parseRoot(files.auditor, 'deployment_certificate')];
-  const bundle = readBundle(files.bundle, MAX_BUNDLE);
+  const bundle = document(files.bundle, emptyBundle, MAX_BUNDLE, 'trust_malformed');
   return Trust.open(roots, bundle.certificates, bundle.revocations, strict.signers);
 }
 

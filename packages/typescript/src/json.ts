@@ -1,7 +1,7 @@
 // Strict JSON and its canonical form (RFC 8785). JSON.parse keeps the last of two equal names and rounds silently, so
 // this is a reader of its own.
-import { textOf } from './bytes.js';
-import { refuse } from './refusal.js';
+import { sizeOf, textOf } from './bytes.js';
+import { Refusal, refuse } from './refusal.js';
 
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type Members = { [name: string]: Json };
@@ -152,4 +152,37 @@ function decimal(spelled: string): { digits: string; exponent: number } {
   if (digits === '') return { digits, exponent: 0 };
   const significant = digits.replace(/0+$/, '');
   return { digits: significant, exponent: Number(exponent) - fraction.length + digits.length - significant.length };
+}
+
+/** Reads a document of whole numbers of a known form: an empty value of each member. Missing and null are empty. */
+export function document<T extends Json>(input: string | Uint8Array, form: T, limit: number, code: string): T {
+  try {
+    if ((typeof input === 'string' ? sizeOf(input) : input.length) > limit) malformed();
+    return fit(form, strictJSON(input, { whole: true })) as T;
+  } catch (error) {
+    throw error instanceof Refusal ? new Refusal(code, 'the document is malformed, or has a member that is not known')
+      : error;
+  }
+}
+
+/** A list's form is a list of one item, and a map's is an object with the one name *. */
+function fit(form: Json, value: Json | undefined): Json {
+  const missing = value === null || value === undefined;
+  if (Array.isArray(form)) {
+    if (missing) return [];
+    return Array.isArray(value) ? value.map((item) => fit(form[0]!, item)) : malformed();
+  }
+  if (form === null || typeof form !== 'object') {
+    if (missing) return form;
+    return typeof value === typeof form ? value : malformed();
+  }
+  const of = missing ? {} : value;
+  if (typeof of !== 'object' || of === null || Array.isArray(of)) return malformed();
+  const out: Members = Object.create(null);
+  for (const name of Object.keys(of)) {
+    const inner = Object.hasOwn(form, '*') ? form['*'] : Object.hasOwn(form, name) ? form[name] : undefined;
+    out[name] = inner === undefined ? malformed() : fit(inner, of[name]);
+  }
+  for (const name of Object.keys(form)) if (name !== '*') out[name] ??= fit(form[name]!, undefined);
+  return out;
 }

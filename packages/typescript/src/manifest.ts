@@ -1,9 +1,8 @@
 // The deployment manifest: what the security team demands of each artifact, and the safeguards that it must not lack.
 import { hash, isHash } from './bytes.js';
-import type { Claims } from './claims.js';
+import { type Claims, type Shape, fits } from './claims.js';
 import { canonical, strictJSON } from './json.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
-import { type Shape, written } from './shape.js';
 import { type Expected, type SignerPolicy, keyName, nameAmong } from './trust.js';
 
 const MAX_MANIFEST = 256 * 1024;
@@ -12,9 +11,9 @@ export const METHODS = ['webhook_signature', 'scheduler_lock', 'policy_engine_de
   'external_attestation'];
 const CUSTODY = ['external_mediator', 'hardware_backed'];
 
-const allowed: Shape = { allowedIssuers: 'n', allowedAudiences: 'n', allowedKeyIds: 'n' };
-const custody: Shape = { ...allowed, allowedKeyCustody: 'n', requireNonExportableKey: 'b' };
-const all = (type: 'b' | 's' | 'n' | 'f', names: string): Shape =>
+const allowed: Shape = { allowedIssuers: 'l', allowedAudiences: 'l', allowedKeyIds: 'l' };
+const custody: Shape = { ...allowed, allowedKeyCustody: 'l', requireNonExportableKey: 'b' };
+const all = (type: 'b' | 's' | 'l' | 'i', names: string): Shape =>
   Object.fromEntries(names.split(' ').map((name) => [name, type]));
 
 // The controls that must be true; those that must be false.
@@ -44,43 +43,43 @@ const SESSION_SET = 'requireChallengeId requireBindingHash requireNoHumanPrompt 
   'denyUserShellAccess denyUserAccessibleAgentEnvironment';
 const REQUEST_SET = 'requireBindingHash requireCapabilityId';
 
-const proofPolicy: Shape = { ...custody, maxProofAgeMs: 'f' };
+const proofPolicy: Shape = { ...custody, maxProofAgeMs: 'i' };
 const shape: Shape = {
-  ...all('s', 'version deploymentId'), ...all('f', 'maxChallengeAgeMs capabilityTtlMs maxCapabilityAgeMs'),
+  ...all('s', 'version deploymentId'), ...all('i', 'maxChallengeAgeMs capabilityTtlMs maxCapabilityAgeMs'),
   runtimePolicy: {
-    ...allowed, ...all('n', 'allowedKeyCustody? allowedRuntimeIds? allowedTriggerKinds? deniedTriggerKinds? ' +
-      'alsoEnvironmentHashes?'), 'requireNonExportableKey?': 'b', maxAttestationAgeMs: 'f',
+    ...allowed, ...all('l', 'allowedKeyCustody? allowedRuntimeIds? allowedTriggerKinds? deniedTriggerKinds? ' +
+      'alsoEnvironmentHashes?'), 'requireNonExportableKey?': 'b', maxAttestationAgeMs: 'i',
     ...all('s', 'requiredMode? requiredPolicyHash requiredEnvironmentHash'),
     triggerReceiptPolicy: {
-      ...allowed, ...all('n', 'allowedKinds allowedSources'), ...all('b', RECEIPT_SET), maxReceiptAgeMs: 'f',
+      ...allowed, ...all('l', 'allowedKinds allowedSources'), ...all('b', RECEIPT_SET), maxReceiptAgeMs: 'i',
       ...all('s', 'requiredPayloadHash? requiredBindingHash?'),
       originProofPolicy: {
-        ...allowed, ...all('n', 'allowedKinds allowedSources allowedVerificationMethods'), ...all('b', ORIGIN_SET),
-        ...all('s', 'requiredPayloadHash? requiredBindingHash? requiredEvidenceHash?'), maxProofAgeMs: 'f',
+        ...allowed, ...all('l', 'allowedKinds allowedSources allowedVerificationMethods'), ...all('b', ORIGIN_SET),
+        ...all('s', 'requiredPayloadHash? requiredBindingHash? requiredEvidenceHash?'), maxProofAgeMs: 'i',
       },
     },
   },
   signerCertificatePolicy: {
     ...custody, ...all('b', `${SIGNER_SET} requirePostQuantumSignature?`),
-    ...all('f', 'maxRevocationListAgeMs? maxCertificateAgeMs'),
+    ...all('i', 'maxRevocationListAgeMs? maxCertificateAgeMs'),
   },
   deploymentCertificatePolicy: {
-    ...allowed, allowedDeploymentIds: 'n', 'requirePostQuantumSignature?': 'b', maxCertificateAgeMs: 'f',
+    ...allowed, allowedDeploymentIds: 'l', 'requirePostQuantumSignature?': 'b', maxCertificateAgeMs: 'i',
   },
   agentSessionReceiptPolicy: {
-    ...custody, ...all('n', 'allowedRuntimeIds allowedInputKinds deniedInputKinds'), ...all('b', SESSION_SET),
-    ...all('s', 'requiredPolicyHash requiredEnvironmentHash'), maxReceiptAgeMs: 'f',
+    ...custody, ...all('l', 'allowedRuntimeIds allowedInputKinds deniedInputKinds'), ...all('b', SESSION_SET),
+    ...all('s', 'requiredPolicyHash requiredEnvironmentHash'), maxReceiptAgeMs: 'i',
   },
   policyDecisionPolicy: proofPolicy,
   grantPolicy: proofPolicy,
   requestProofPolicy: { ...proofPolicy, ...all('b', REQUEST_SET) },
-  'interactionReceiptPolicy?': { ...custody, maxReceiptAgeMs: 'f' },
+  'interactionReceiptPolicy?': { ...custody, maxReceiptAgeMs: 'i' },
   'autonomyPolicy?': {
-    ...custody, maxReputationAgeMs: 'f', scoringHash: 's', ...all('b', 'requireVerification? allowDegraded?'),
+    ...custody, maxReputationAgeMs: 'i', scoringHash: 's', ...all('b', 'requireVerification? allowDegraded?'),
   },
-  'agentStatementPolicy?': { ...custody, maxStatementAgeMs: 'f' },
-  'webBotAuthPolicy?': { ...custody, maxDirectoryAgeMs: 'f' },
-  'egressCeiling?': [{ url: 's', 'methods?': 'n' }],
+  'agentStatementPolicy?': { ...custody, maxStatementAgeMs: 'i' },
+  'webBotAuthPolicy?': { ...custody, maxDirectoryAgeMs: 'i' },
+  'egressCeiling?': [{ url: 's', 'methods?': 'l' }],
   controls: all('b', `${REQUIRED} ${DENIED}`),
 };
 
@@ -119,7 +118,7 @@ export async function parseManifest(text: string): Promise<Strict> {
   try {
     refuseIf(text.length > MAX_MANIFEST, 'config_malformed', 'too large');
     m = strictJSON(text, { whole: true }) as Claims;
-    refuseIf(written(shape, m as never) !== canonical(m as never), 'config_malformed',
+    refuseIf(!fits(shape, m as never, true), 'config_malformed',
       'a member is unknown, missing, empty or of another type');
   } catch (error) {
     throw error instanceof Refusal ? new Refusal('config_malformed',

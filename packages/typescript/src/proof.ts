@@ -1,11 +1,11 @@
 // Proofs that the transparency log holds an entry (c2sp.org/tlog-proof), and what opens the entry.
 import { type Bytes, concat, equal, fromBase64, hash, hex, isHash, sha256, sizeOf, textOf, toBase64, utf8 }
   from './bytes.js';
+import { type Shape, fits } from './claims.js';
 import { type Json, type Members, canonical, strictJSON } from './json.js';
 import { type Checkpoint, type Cosignature, type Policy, MAX_CHECKPOINT, cutNote, openCheckpoint, parseCheckpoint }
   from './logpolicy.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
-import { type Shape, texts, written } from './shape.js';
 
 const HEADER = 'c2sp.org/tlog-proof@v1';
 const MAX_PROOF = 64 * 1024;
@@ -58,10 +58,8 @@ function checkSize(c: Checkpoint): void {
 
 const paired = ['session-opened', 'intent', 'outcome', 'session-closed'];
 const openingShape: Shape = {
-  document: {
-    ...texts('s', 'bundle?', 'code?', 'manifest?', 'post?', 'record?', 'requestProof?', 'session?', 'state?'),
-    'status?': 'i',
-  },
+  document: Object.fromEntries([...'bundle code manifest post record requestProof session state'.split(' ')
+    .map((name) => [`${name}?`, 's'] as const), ['status?', 'i'] as const]),
   entry: { commitment: 's', kind: 's', 'of?': 's', time: 'i' }, salt: 's',
 };
 
@@ -74,7 +72,7 @@ async function openLeaf(raw: Bytes): Promise<Opening> {
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
   }
-  refuseIf(raw.length > MAX_OPENING || written(openingShape, given) !== text, 'evidence_malformed',
+  refuseIf(raw.length > MAX_OPENING || !fits(openingShape, given) || canonical(given) !== text, 'evidence_malformed',
     "the opening of a log's entry is malformed");
   const o = given as unknown as Opening;
   const { commitment, kind, of, time } = o.entry;

@@ -1,8 +1,7 @@
 // Interaction receipts: what one says, and the chain of a session's receipts.
 import { isHash, tokenHash } from './bytes.js';
-import { type Claims, type Kind, key, kind, unverified } from './claims.js';
+import { type Claims, type Kind, type Shape, key, kind, texts, unverified, within } from './claims.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
-import { type Shape, texts, within } from './shape.js';
 
 const LIFETIME = 600;
 const MAX_RECEIPTS = 1 << 17;

@@ -1,7 +1,6 @@
 // Tokens of a node and of agents that a post may rest on: an agent's reputation, and its statement.
 import { isHash } from './bytes.js';
-import { type Claims, type Kind, key, kind } from './claims.js';
-import { texts, within } from './shape.js';
+import { type Claims, type Kind, key, kind, texts, within } from './claims.js';
 
 export const agentStatement: Kind = kind('agent-statement', 'agent_statement', {
   ...key, ...texts('s', 'owner', 'agent', 'session', 'eventId', 'kind', 'statementHash', 'bindingHash'),

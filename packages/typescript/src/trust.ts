@@ -4,7 +4,6 @@ import { type Claims, type Kind, type Parsed, decode, deploymentCertificate, par
   signerCertificate } from './claims.js';
 import type { Json } from './json.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
-import { type Shape, document } from './shape.js';
 
 /** What is demanded of an artifact. Issuers, audiences, key ids and age have no default: empty, they refuse all. */
 export interface Expected {
@@ -71,17 +70,6 @@ const importKey = (x: Bytes) => crypto.subtle.importKey('raw', x, 'Ed25519', tru
 
 async function signedBy(key: CryptoKey, p: Parsed): Promise<boolean> {
   return p.signature.length === 64 && await verifies(key, p.signature, utf8(p.input));
-}
-
-const bundleShape: Shape = {
-  certificates: 'n', deploymentCertificate: 's', history: { segment: 'f', texts: 'f' }, revocations: 's',
-};
-
-/** Reads a trust bundle of at most limit bytes (trust_malformed). */
-export function readBundle(text: string, limit: number): { certificates: string[]; revocations: string } {
-  const { certificates, revocations } =
-    document<{ certificates: string[] | null; revocations: string }>(text, bundleShape, limit, 'trust_malformed');
-  return { certificates: certificates ?? [], revocations };
 }
 
 /** An opened artifact. */

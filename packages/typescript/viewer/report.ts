@@ -36,8 +36,7 @@ export interface Report {
 /** The artifacts that each check verifies. */
 const VERIFIES: Record<string, string[]> = {
   'origin proof and trigger receipt': ['originProof', 'triggerReceipt'],
-  'policy decision': ['policyDecision', 'reputation'], 'action grant': ['grant'],
-  'runtime attestation': ['runtimeAttestation'],
+  'policy decision': ['policyDecision', 'reputation'], 'action grant': ['grant'], 'runtime attestation': ['runtimeAttestation'],
   'agent session receipt': ['sessionReceipt'],
   'deployment certificate': ['deploymentCertificate'], 'request proof': ['requestProof'],
   'agent statement': ['agentStatement'],

@@ -172,5 +172,5 @@ func TestPods(t *testing.T) {
 	kit.Mediator(t, "reload", endpoints[1]).Done()
 	kit.Mediator(t, "reload", "https://"+at["control"]).Misused()
 	kit.Write(t, operator, "certificate: bundle.pem\nkey: bundle.pem\nauthorities: authorities.pem\nname: other.example\n")
-	kit.Mediator(t, "reload", endpoints[1]).Refused("not good for other.example")
+	kit.Mediator(t, "reload", endpoints[1]).Refused("not valid for other.example")
 }
