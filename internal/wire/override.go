@@ -1,11 +1,11 @@
 package wire
 
 import (
-	"encoding/hex"
 	"iter"
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -43,9 +43,9 @@ func CGIName(name string) string {
 func QueryOverride(method, query string) string {
 	for name, value := range Parameters(query) {
 		value = strings.TrimSpace(value)
-		switch folded := FoldParameter(name); {
-		case slices.Contains(parameters, folded),
-			folded == "method" && !strings.EqualFold(value, method) && slices.ContainsFunc(writes, func(w string) bool {
+		switch {
+		case IsOverride(name),
+			FoldParameter(name) == "method" && !strings.EqualFold(value, method) && slices.ContainsFunc(writes, func(w string) bool {
 				return strings.EqualFold(value, w)
 			}):
 			return name
@@ -54,8 +54,21 @@ func QueryOverride(method, query string) string {
 	return ""
 }
 
-// IsOverride reports whether a parameter of this name makes some servers use another method with any value.
-func IsOverride(name string) bool { return slices.Contains(parameters, FoldParameter(name)) }
+// IsOverride reports whether a parameter of this name makes some servers use another method with any value. Rack
+// ignores brackets around a name.
+func IsOverride(name string) bool {
+	folded := strings.TrimRight(FoldParameter(name), "_")
+	return strings.Contains(folded, "method") && override.FindString(folded) == folded
+}
+
+// OverrideBefore returns the name of [IsOverride] with which a text begins.
+func OverrideBefore(text string) string {
+	text = strings.TrimLeft(text, " ")
+	if n := len(override.FindString(FoldParameter(text))); n > 0 { // a byte for each rune
+		return string([]rune(text)[:n])
+	}
+	return ""
+}
 
 // Parameters yields the names and values of a query as lenient servers read it.
 func Parameters(query string) iter.Seq2[string, string] {
@@ -74,20 +87,28 @@ func unescape(s string) string {
 	if !strings.ContainsAny(s, "%+") {
 		return s
 	}
-	return escape.ReplaceAllStringFunc(strings.ReplaceAll(s, "+", " "), func(e string) string {
-		decoded, _ := hex.DecodeString(e[1:])
-		return string(decoded)
-	})
+	out := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == '+' {
+			c = ' '
+		} else if c == '%' && i+2 < len(s) {
+			if b, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				c = byte(b)
+				i += 2
+			}
+		}
+		out = append(out, c)
+	}
+	return string(out)
 }
 
-var escape = regexp.MustCompile("%[0-9A-Fa-f]{2}")
+// override matches a folded parameter that names the method: _method in WordPress, Laravel, Symfony, Rails and others,
+// _HttpMethod in Salesforce, $httpMethod at Google, or one of the headers' names.
+var override = regexp.MustCompile(`^(?:_+(?:http)?method|_*x_(?:http_method(?:_override)?|method_override))`)
 
-// parameters name the method in a query: _method in WordPress, Laravel, Symfony, Rails and others, _HttpMethod in
-// Salesforce, $httpMethod at Google, or the headers' names. method, as at Facebook, counts only with a value in writes.
-var (
-	parameters = []string{"_method", "_httpmethod", "x_http_method", "x_http_method_override", "x_method_override"}
-	writes     = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
-)
+// writes are the values with which a parameter called method, as at Facebook, counts.
+var writes = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
 // FoldParameter returns a parameter's name in lower case, with _ for everything but letters and digits: PHP reads
 // .method as _method.

@@ -302,6 +302,7 @@ func TestQueryOverride(t *testing.T) {
 		"method=PUT":      "",
 		"method=%70%4FST": "method", "method=+delete%20": "method", "method=%2570ost": "",
 		"_method%00%=DELETE": "_method\x00%", "%5fmethod=%": "_method",
+		"[_method]=a": "[_method]", "[x-http-method]=a": "[x-http-method]", "_x_method=DELETE": "", "%zz+%4=a&_method%2": "",
 		"x-http-method=a": "x-http-method", "x-method-override=a": "x-method-override", "method=patch": "method",
 	} {
 		if got := wire.QueryOverride(http.MethodPut, query); got != want {

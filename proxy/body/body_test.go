@@ -50,6 +50,25 @@ func TestMethodOverride(t *testing.T) {
 		{parts, part(`Content-Disposition: form-data; name='.method'`), ".method"},
 		{parts, part(`Content-Disposition: form-data; name="payment_method"; filename="_method"`), ""},
 		{parts, part(`Content-Disposition: form-data; name="page"`) + `<input name="_method">`, ""},
+		{parts, "--b\r\n" + `Content-Disposition: form-data; name="page"` + "\r\n\r\n" + `<input name="_method">`, ""},
+		// as PHP and Rack read them
+		{form, strings.Repeat("+", 300) + "_method=DELETE", strings.Repeat(" ", 300) + "_method"},
+		{form, strings.Repeat("%5B", 300) + "_method%5d=DELETE", strings.Repeat("[", 300) + "_method]"},
+		{form + "; x=multipart", "_method=DELETE", "_method"}, {parts + "; x=json", `{"_method":"DELETE"}`, "_method"},
+		{parts, part(`Content-Disposition: form-data; name="_method"` + "\r\n--x: y"), "_method"},
+		{parts, part(" \r\n" + `Content-Disposition: form-data; name="_method"`), "_method"},
+		{parts, "--b\n" + `Content-Disposition: form-data; name="_method"` + "\n\nDELETE\n--b--", "_method"},
+		{parts, part("X: y\n\n" + `Content-Disposition: form-data; name="_method"`), "_method"},
+		{parts, "\v" + part(`Content-Disposition: form-data; name="_method"`), "_method"},
+		{parts, part(`Content-Disposition: form-data; name="` + strings.Repeat(" ", 300) + `_method"`), "_method"},
+		{parts, part(`Content-Disposition: form-data; name="` + "\r\n" + ` _method"`), "_method"},
+		{parts, part(`Content-Disposition: form-data; name="_method` + "\r\n" + `X: "`), "_method"},
+		{parts, part(`Content-Disposition: form-data; name="\_method"`), "_method"},
+		{parts, part(`Content-Disposition: form-data; name=[_method]`), "[_method"},
+		{parts, part(`Content-Disposition: form-data; n\ame="_met` + "\n" + `hod"`), "_method"},
+		{parts, "--b\r\n" + part(`Content-Disposition: form-data; name="_method"`), "_method"},
+		{parts, "--b--Content-ID: _method\r\n\r\nDELETE\r\n--b--", "_method"},
+		{parts, part(`Content-ID: _method`), "_method"},
 	} {
 		h := http.Header{}
 		if tt.kind != "" {

@@ -12,30 +12,21 @@ import (
 )
 
 // methodOverride returns a field of a body that makes some servers, such as those with Laravel or Rails, use another
-// method: in a form, also one without a type, or in a JSON object.
-func methodOverride(method string, h http.Header, body []byte) string {
+// method: in a form, also one without a type, or in a JSON object. A type that could be several is read as each.
+func methodOverride(method string, h http.Header, body []byte) (name string) {
 	kind := strings.ToLower(strings.Join(h["Content-Type"], ", "))
-	switch {
-	case strings.Contains(kind, "multipart"):
-		return partOverride(body)
-	case kind == "" || strings.Contains(kind, "form"):
-		return formOverride(method, body)
-	case strings.Contains(kind, "json"):
-		return memberOverride(body)
+	multipart := strings.Contains(kind, "multipart")
+	if multipart {
+		name = partOverride(body)
 	}
-	return ""
-}
-
-// maxField bounds what is read of a form's field in bytes: no longer one changes a method.
-const maxField = 256
-
-func formOverride(method string, body []byte) string {
-	for field := range bytes.FieldsFuncSeq(body, func(r rune) bool { return r == '&' || r == ';' }) {
-		if name := wire.QueryOverride(method, string(field[:min(len(field), maxField)])); name != "" {
-			return name
-		}
+	form := kind == "" || strings.Contains(kind, "urlencoded") || !multipart && strings.Contains(kind, "form")
+	if name == "" && form {
+		name = wire.QueryOverride(method, string(body))
 	}
-	return ""
+	if name == "" && strings.Contains(kind, "json") {
+		name = memberOverride(body)
+	}
+	return name
 }
 
 func memberOverride(body []byte) string {
@@ -55,29 +46,41 @@ func memberOverride(body []byte) string {
 	return ""
 }
 
-var partName = regexp.MustCompile(`(?i)\bname\s*=\s*("[^"]*"|'[^']*'|[^;\s]*)`)
+var (
+	fileName = regexp.MustCompile(`(?i)\bfilename\*?\s*=`)
+	ignored  = regexp.MustCompile(`[\x00-\x20\x7f"'\\]+`)
+	value    = regexp.MustCompile(`[=:]([^=:;]*)`)
+)
 
-// partOverride reads the headers of all parts, with any boundary: they stand between a line that begins with
-// two hyphens and an empty one.
+// partOverride reads the headers of all parts, with any boundary. A header begins with a line of two hyphens, and ends
+// where both PHP and Rack see its end: at an empty line, if the lines end with CR LF.
 func partOverride(body []byte) string {
-	begin, end := 0, 0 // of a header
+	begin, second, end := -1, 0, 0 // of a header, and its second line
 	for line := range bytes.Lines(body) {
+		at := end
 		switch end += len(line); {
-		case bytes.HasPrefix(line, []byte("--")):
-			begin = end
-		case len(bytes.TrimSpace(line)) == 0 && begin > 0:
-			for head := body[begin:end]; ; {
-				at := partName.FindSubmatchIndex(head)
-				if at == nil {
-					break
-				}
-				name := string(bytes.Trim(head[at[2]:min(at[3], at[2]+maxField)], `"'`))
-				if wire.IsOverride(name) {
-					return name
-				}
-				head = head[at[1]:]
+		case begin < 0 && bytes.HasPrefix(bytes.TrimLeft(line, "\x00\t\v\f\r "), []byte("--")):
+			begin, second = at, end
+		case begin >= 0 && bytes.HasSuffix(body[second:end], []byte("\r\n\r\n")):
+			if name := nameOverride(body[begin:end]); name != "" {
+				return name
 			}
-			begin = 0
+			begin = -1
+		}
+	}
+	if end = bytes.LastIndexByte(body, '\n') + 1; begin >= 0 && begin < end {
+		return nameOverride(body[begin:end])
+	}
+	return ""
+}
+
+// nameOverride looks for the field's name behind each = and : of a part's header, because servers disagree about broken
+// lines and quotes. A file's name is none.
+func nameOverride(header []byte) string {
+	header = ignored.ReplaceAll(fileName.ReplaceAll(header, []byte(";")), nil)
+	for _, found := range value.FindAllSubmatch(header, -1) {
+		if name := wire.OverrideBefore(string(found[1])); name != "" {
+			return name
 		}
 	}
 	return ""
