@@ -79,10 +79,11 @@ type Secret struct {
 	flight  singleflight.Group
 	leases  sync.Once // the first lease, to be given back at the end
 
-	mu    sync.Mutex // guards all below
-	held  held
-	old   bool          // refused; to be read again
-	pause time.Duration // the least time between two readings of a refused secret
+	mu     sync.Mutex // guards all below
+	held   held
+	old    bool          // refused; to be read again
+	pause  time.Duration // the least time between two readings of a refused secret
+	failed time.Time     // the last time that one could not be read again
 }
 
 // Reading is a secret as it was read.
@@ -164,8 +165,11 @@ func (s *Secret) fresh() (Reading, bool) {
 func (s *Secret) Refused(field, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	pause := max(s.pause, refusedPause)
-	if !s.old && value == s.held.fields[field] && s.session.server.o.Now().Sub(s.held.Read) >= pause {
+	pause, since := max(s.pause, refusedPause), s.held.Read
+	if s.failed.After(since) {
+		since = s.failed
+	}
+	if !s.old && value == s.held.fields[field] && s.session.server.o.Now().Sub(since) >= pause {
 		s.old, s.pause = true, min(2*pause, MaxHeld)
 	}
 }
@@ -197,7 +201,7 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 // secret too.
 func (s *Secret) still(err error) (Reading, error) {
 	s.mu.Lock()
-	s.old = false
+	s.old, s.failed = false, s.session.server.o.Now()
 	s.mu.Unlock()
 	if got, ok := s.fresh(); ok {
 		return got, nil

@@ -95,6 +95,12 @@ func TestSecret(t *testing.T) {
 	c.add(10 * time.Second)
 	s.Refused("token", "three")
 	wantSecret(t, s, "three")
+	may(`"read"`)
+	put("four")
+	s.Refused("token", "three") // only just tried
+	wantSecret(t, s, "three")
+	put("three")
+	may(`"deny"`)
 	c.add(vault.MaxHeld)
 	if _, err := token(t.Context(), s); err == nil {
 		t.Error("a secret is used for longer than it is held")

@@ -182,7 +182,7 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// ofDeployment answers with what the deployment says.
+// ofDeployment answers with a fact of the deployment.
 func ofDeployment[A any](s *Server, ask func(Deployment, context.Context) A) http.HandlerFunc {
 	return wire.Answer(func(r *http.Request) (answer A, err error) {
 		d := s.deployment.Load()

@@ -60,9 +60,9 @@ func (m MissingPost) String() string {
 	return fmt.Sprintf("entry %d of %s (the SHA-256 of its id is %s)", m.Entry, m.Time.Format(time.RFC3339), m.Of)
 }
 
-// Against replays a whole log and compares it with the records that were added, by a judge with a policy. All posts of
-// the log that started from since to before until must be among them; a zero time is that of the first or last record.
-// It fails if it cannot read the log.
+// Against replays a whole log and compares it with the records that were added. The judge must have a policy. Each post
+// that the log holds from since until just before until must be among the records. If since is zero, it is the first
+// record's time; if until is zero, the last one's. Against fails if it cannot read the log.
 func (j *LogJudge) Against(ctx context.Context, from torchwood.TileReader, since, until time.Time) (translog.Report,
 	error) {
 	w := j.walk(since, until)

@@ -226,7 +226,7 @@ func members(token *oidc.IDToken) (claims map[string]json.RawMessage, err error)
 		return nil, err
 	}
 	for name := range claims {
-		if lower := strings.ToLower(name); lower != name && slices.Contains(readClaims, lower) {
+		if slices.ContainsFunc(readClaims, func(c string) bool { return c != name && strings.EqualFold(c, name) }) {
 			return nil, fmt.Errorf("its token has the claim %.20q", name)
 		}
 	}

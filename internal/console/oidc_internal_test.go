@@ -228,6 +228,9 @@ func TestHostileTokens(t *testing.T) {
 		"names in another case": {code: failed, token: func(p *idp, raw []byte) string {
 			return p.sign(p.key, bytes.Replace(raw, []byte(`"aud":"`), []byte(`"aud":"b","AUD":"`), 1))
 		}},
+		"a name with another letter": {code: failed, token: func(p *idp, raw []byte) string {
+			return p.sign(p.key, bytes.Replace(raw, []byte(`{`), []byte(`{"ſub":"another",`), 1)) // folds as sub
+		}},
 		"a name twice": {code: failed, token: func(p *idp, raw []byte) string {
 			return p.sign(p.key, bytes.Replace(raw, []byte(`{`), []byte(`{"groups":["sales"],`), 1))
 		}},

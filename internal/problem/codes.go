@@ -77,3 +77,32 @@ func Codes() []Code {
 		return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Name, b.Name))
 	})
 }
+
+// values of WWW-Authenticate
+var challenges = map[string]string{
+	"caller_invalid":      "ActionProof-Caller",
+	"proof_missing":       "ActionProof",
+	"statement_signature": "Agent-Statement",
+	"webhook_signature":   "HMAC-SHA256",
+}
+
+// waits are values of Retry-After, in seconds.
+var waits = map[string]int{
+	"custody_unavailable":     2,
+	"deployment_contradicted": 10,
+	"dispute_rate":            24 * 60 * 60,
+	"event_none":              1,
+	"gate_unavailable":        2,
+	"interaction_calls_open":  1,
+	"ledger_unavailable":      5,
+	"log_unwitnessed":         10,
+	"node_unavailable":        5,
+	"not_ready":               1,
+	"overloaded":              1,
+	"owner_full":              600,
+	"process_unavailable":     2,
+	"rate_limited":            1,
+	"shutting_down":           5,
+	"too_many_open":           600,
+	"trust_stale":             10,
+}

@@ -130,7 +130,7 @@ var table = collect(map[string][]row{
 		{"statement_signature", 401, agents, "The document is not signed by its agent",
 			"Send it through http://mediator.internal, or sign its RFC 8785 form with the agent's did:key."},
 		{"dispute_receipts", 422, agents, "The receipts cannot be disputed",
-			"Use only receipts of the accused agent, from at most 16 sessions after its last lost dispute."},
+			"Use only the accused agent's receipts: of at most 16 sessions, all after its last lost dispute."},
 		{"dispute_refused", 403, agents, "This agent or arbiter cannot open or decide the dispute",
 			"A challenger must be verified first; an arbiter must not be a party."},
 		{"dispute_closed", 409, agents, "The dispute is already decided, or was filed too late or twice",
@@ -372,31 +372,3 @@ var table = collect(map[string][]row{
 			"Read violations, and ask again after the cooldown."},
 	},
 })
-
-// values of WWW-Authenticate
-var challenges = map[string]string{
-	"caller_invalid":      "ActionProof-Caller",
-	"proof_missing":       "ActionProof",
-	"statement_signature": "Agent-Statement",
-	"webhook_signature":   "HMAC-SHA256",
-}
-
-var waits = map[string]int{
-	"custody_unavailable":     2,
-	"deployment_contradicted": 10,
-	"dispute_rate":            24 * 60 * 60,
-	"event_none":              1,
-	"gate_unavailable":        2,
-	"interaction_calls_open":  1,
-	"ledger_unavailable":      5,
-	"log_unwitnessed":         10,
-	"node_unavailable":        5,
-	"not_ready":               1,
-	"overloaded":              1,
-	"owner_full":              600,
-	"process_unavailable":     2,
-	"rate_limited":            1,
-	"shutting_down":           5,
-	"too_many_open":           600,
-	"trust_stale":             10,
-}

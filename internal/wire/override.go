@@ -43,11 +43,9 @@ func CGIName(name string) string {
 func QueryOverride(method, query string) string {
 	for name, value := range Parameters(query) {
 		value = strings.TrimSpace(value)
-		switch {
-		case IsOverride(name),
-			FoldParameter(name) == "method" && !strings.EqualFold(value, method) && slices.ContainsFunc(writes, func(w string) bool {
-				return strings.EqualFold(value, w)
-			}):
+		isWrite := func(w string) bool { return strings.EqualFold(value, w) }
+		if IsOverride(name) || FoldParameter(name) == "method" && !strings.EqualFold(value, method) &&
+			slices.ContainsFunc(writes, isWrite) {
 			return name
 		}
 	}

@@ -22,7 +22,7 @@ type Resolver interface {
 }
 
 // absoluteFirst looks up a host by exactly its name. It tries the search domains of resolv.conf only for a name without
-// a dot, or one that does not exist. In a pod, trying them first costs six more queries, and any Service that they find
+// a dot, or one that no server finds. In a pod, trying them first costs six more queries, and any Service that they find
 // would take the host's place.
 type absoluteFirst struct{ Resolver }
 
@@ -32,7 +32,7 @@ func (r absoluteFirst) LookupNetIP(ctx context.Context, network, host string) ([
 		return r.Resolver.LookupNetIP(ctx, network, host)
 	}
 	addrs, err := r.Resolver.LookupNetIP(ctx, network, host+".")
-	if missing := new(net.DNSError); errors.As(err, &missing) && missing.IsNotFound {
+	if failed := new(net.DNSError); errors.As(err, &failed) && !failed.IsTimeout {
 		return r.Resolver.LookupNetIP(ctx, network, host)
 	}
 	return addrs, err

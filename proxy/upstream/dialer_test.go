@@ -252,6 +252,9 @@ type asked struct {
 
 func (a *asked) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	a.hosts = append(a.hosts, host)
+	if host == "service.other." || host == "slow.example." {
+		return nil, &net.DNSError{Err: "server misbehaving", IsTemporary: true, IsTimeout: host == "slow.example."}
+	}
 	return a.known.LookupNetIP(ctx, network, host)
 }
 
@@ -260,12 +263,15 @@ func TestAbsoluteFirst(t *testing.T) {
 	for host, want := range map[string][]string{
 		"api.example":     {"api.example."},
 		"service.tenant":  {"service.tenant.", "service.tenant"}, // with a search domain
+		"service.other":   {"service.other.", "service.other"},   // with a server that knows no public names
+		"slow.example":    {"slow.example."},
 		"missing.example": {"missing.example.", "missing.example"},
 		"service":         {"service"},
 	} {
-		a := asked{known: names{"api.example.": addr, "service.tenant": addr, "service": addr}}
+		a := asked{known: names{"api.example.": addr, "service.tenant": addr, "service.other": addr, "service": addr}}
 		addrs, err := absoluteFirst{&a}.LookupNetIP(t.Context(), "ip", host)
-		if found := host != "missing.example"; (err == nil) != found || (len(addrs) == 1) != found {
+		found := host != "missing.example" && host != "slow.example"
+		if (err == nil) != found || (len(addrs) == 1) != found {
 			t.Errorf("%s: %v, %v", host, addrs, err)
 		}
 		if !slices.Equal(a.hosts, want) {

@@ -250,7 +250,7 @@ func (o *Opened) check() error {
 		return errors.New("the dispute has no receipts that could decide it")
 	}
 	if o.Standing < Stake || o.Standing > MaxStanding {
-		return fmt.Errorf("the standing %d is too low to open a dispute", o.Standing)
+		return fmt.Errorf("a dispute cannot be opened with the standing %d", o.Standing)
 	}
 	return cmp.Or(
 		checkFields(fields...), checkAgent("challenger_id", o.Challenger), checkAgent("target_id", o.Target),

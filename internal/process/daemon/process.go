@@ -8,7 +8,7 @@
 //	roles.go         its signing keys
 //	trust.go         the manifest, and the trust bundle by which it verifies
 //	certificates.go  the trust bundle by which its keys sign
-//	registration.go  has its keys certified, and takes the trust, if there is a registrar
+//	registration.go  asks the registrar, if there is one, for certificates of its keys and for the trust
 //	reload.go, ready.go, metrics.go  what operators ask of it
 package daemon
 
