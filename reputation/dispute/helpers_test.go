@@ -97,13 +97,6 @@ func (n *node) enter(e dispute.Entry) {
 	}
 }
 
-// take enters what the book has decided.
-func (n *node) take(e dispute.Entry, err error) {
-	n.t.Helper()
-	check.Must(n.t, err)
-	n.enter(e)
-}
-
 func (n *node) sleep(d time.Duration) *node {
 	n.now = n.now.Add(d)
 	return n
