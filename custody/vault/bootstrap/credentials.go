@@ -94,7 +94,7 @@ func (s credentials) wrapped(ctx context.Context, c *api.Client) (string, error)
 		return "", failed("make a secret id at "+s.path, err)
 	}
 	if secret == nil || secret.WrapInfo == nil || secret.WrapInfo.Token == "" {
-		return "", fmt.Errorf("Vault did not wrap the secret id of %s", s.path)
+		return "", fmt.Errorf("the secret id of %s was not wrapped by Vault", s.path)
 	}
 	return secret.WrapInfo.Token, nil
 }

@@ -193,7 +193,7 @@ func split(accounts []string) (namespaces, names []string, err error) {
 		for _, name := range names {
 			if pair := namespace + "/" + name; !slices.Contains(accounts, pair) {
 				return nil, nil, fmt.Errorf(
-					"Vault would also admit the service account %s: use the same names in all namespaces", pair)
+					"the service account %s would also be admitted: use the same names in all namespaces", pair)
 			}
 		}
 	}
