@@ -44,7 +44,7 @@ func TestLogKey(t *testing.T) {
 	if len(before) != 1 || s.Key != before[0] || s.Demanded {
 		t.Errorf("the keys are %q, and the log says %+v", before, s)
 	}
-	post := v.Records(t, "flow=post")[0]
+	post := v.NewestRecord(t, "flow=post")
 
 	v.vault.Write(t, "transit/keys/transparency-log-key/rotate", nil)
 	after := v.logKeys(t)

@@ -55,12 +55,14 @@ func (v *vaultRig) asOwner(t *testing.T, args ...string) string {
 	return kit.Run(t, kit.With(args, "--address", v.vault.Address, "--ca", v.vault.CAFile, "--token-file", token)...)
 }
 
+// kids returns the key id of each key that signed for the newest forwarded post: none before the first.
 func (v *vaultRig) kids(t *testing.T) map[string]string {
 	t.Helper()
-	posts := v.Records(t, "limit=1&flow=post&state=forwarded")
 	kids := make(map[string]string)
-	for _, a := range posts[0].Artifacts {
-		kids[evidence.KeyName(evidence.KeyIDOf(a.Token))] = evidence.KeyIDOf(a.Token)
+	for _, post := range v.Records(t, "limit=1&flow=post&state=forwarded") {
+		for _, a := range post.Artifacts {
+			kids[evidence.KeyName(evidence.KeyIDOf(a.Token))] = evidence.KeyIDOf(a.Token)
+		}
 	}
 	return kids
 }

@@ -22,6 +22,17 @@ func (r *Rig) Records(t *testing.T, query string) (all []ledger.Record) {
 	return all
 }
 
+// NewestRecord returns the newest record that a query finds. It waits for the first one.
+func (r *Rig) NewestRecord(t *testing.T, query string) ledger.Record {
+	t.Helper()
+	var found []ledger.Record
+	Until(t, "a record of "+query, func() bool {
+		found = r.Records(t, "limit=1&"+query)
+		return len(found) > 0
+	})
+	return found[0]
+}
+
 // RecordsOf returns the records of a rule, or of none, with this code.
 func (r *Rig) RecordsOf(t *testing.T, rule, code string) []ledger.Record {
 	t.Helper()

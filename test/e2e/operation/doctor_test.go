@@ -73,7 +73,7 @@ func TestDoctor(t *testing.T) {
 			if post() != "refused" {
 				t.Error("a post went out")
 			}
-			if last := r.Records(t, "limit=1&flow=post")[0]; last.Code != "deployment_contradicted" {
+			if last := r.NewestRecord(t, "flow=post"); last.Code != "deployment_contradicted" {
 				t.Errorf("the last record has the code %q", last.Code)
 			}
 			untilReadyz(t, r, "deployment_contradicted")

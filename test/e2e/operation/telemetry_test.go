@@ -111,7 +111,7 @@ func TestTraces(t *testing.T) {
 	r.Start(t)
 	agent := r.OpenAgent(t)
 	agent.MustPost(t)
-	post := r.Records(t, "flow=post")[0]
+	post := r.NewestRecord(t, "flow=post")
 	var root span
 	want := []string{"mediator-serve deployment", "mediator-serve trigger", "mediator-serve decision",
 		"mediator-serve consume", "mediator-serve upstream", "mediator-trigger POST /v1/evidence",
@@ -170,7 +170,7 @@ func TestAuditExport(t *testing.T) {
 	r.Start(t)
 	agent := r.OpenAgent(t)
 	agent.MustPost(t)
-	post := r.Records(t, "flow=post")[0]
+	post := r.NewestRecord(t, "flow=post")
 	var got ledger.Record
 	if !kit.Eventually(func() bool {
 		raw, _ := os.ReadFile(path)

@@ -102,7 +102,7 @@ func TestConsole(t *testing.T) {
 		o.visit(at, page)
 		return o
 	}
-	post := r.Records(t, "flow=post&state=forwarded")[0]
+	post := r.NewestRecord(t, "flow=post&state=forwarded")
 	for page, texts := range map[string][]string{
 		"/":                             {"1 posts", "Calls over time", "Agents' only way out", "deployment certificate"},
 		"/feed":                         {"Refused and failed", "DELETE", "action_unmatched"},
