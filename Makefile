@@ -8,7 +8,7 @@ BIN   := bin/mediator
 RACE := -race -trimpath -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=github.com/cloudflare/circl/...=-race=false
 
 # A few failed tests are run once more, and both results printed: CI's machine may be busy. A data race is not.
-GOTEST := $(CURDIR)/bin/gotestsum --format=standard-quiet --packages=./... --rerun-fails=1 --rerun-fails-max-failures=3 \
+GOTEST := $(CURDIR)/bin/gotestsum --format=standard-quiet --packages=./... --rerun-fails=1 --rerun-fails-max-failures=10 \
 	--rerun-fails-run-root-test --rerun-fails-abort-on-data-race --
 
 # Modules besides the product's that "make test" runs too; those of test/deploy have targets of their own.
