@@ -48,8 +48,7 @@ type LogResult string
 
 const (
 	LogHeld     LogResult = "held"      // the log that the policy names holds exactly this record
-	LogMatches  LogResult = "matches"   // its proofs match, but without a policy the log is unknown
-	LogNotKnown LogResult = "not_known" // a proof is missing
+	LogNotKnown LogResult = "not_known" // a proof is missing, or no policy names their log
 	LogRefused  LogResult = "refused"   // the log holds another record, or a proof is wrong
 )
 
@@ -65,7 +64,6 @@ type Untampered struct {
 	Log           string  `json:"log,omitempty"` // its origin, once a policy has vouched for it
 	Posts         int     `json:"posts"`
 	Held          int     `json:"held"`
-	Matching      int     `json:"matching,omitempty"` // without a policy
 	Refused       []Doubt `json:"refused,omitempty"`  // at most 100, as the others
 	RefusedCount  int     `json:"refusedCount"`
 	NotKnown      []Doubt `json:"notKnown,omitempty"`
@@ -146,9 +144,7 @@ func (j *LogJudge) Add(r ledger.Record, p Proofs) (LogResult, Doubt) {
 	case p.Outcome == "":
 		d.Detail = "there is no proof that the log holds its outcome"
 	case j.policy == nil:
-		post.result = LogMatches
-		j.Untampered.Matching++
-		return LogMatches, Doubt{}
+		d.Detail = "no policy names the log of its proofs"
 	default:
 		post.result = LogHeld
 		j.Untampered.Held++

@@ -273,7 +273,7 @@ func TestWhoseLog(t *testing.T) {
 	w := newLogged(t)
 	e := w.edit(w.play(10))
 	j, _ := compare(t, e.lines(), nil, nil, time.Time{}, time.Time{})
-	if u := j.Untampered; u.Matching != 1 || u.Held != 0 || u.Log != "" || len(j.Witnessed.By) > 0 ||
+	if u := j.Untampered; u.NotKnownCount != 1 || u.Held != 0 || u.Log != "" || len(j.Witnessed.By) > 0 ||
 		j.Complete.Result != archive.CompleteNotKnown {
 		t.Errorf("without a policy: %+v", j)
 	}

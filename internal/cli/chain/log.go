@@ -102,7 +102,7 @@ func (l logged) print(out io.Writer) {
 		fmt.Fprintf(lines, indent+"REFUSED %s%s: %s\n", name(d), d.Code, d.Detail)
 	}
 	more(lines, l.Untampered.RefusedCount, len(l.Untampered.Refused), "refused")
-	if l.Untampered.Held+l.Untampered.Matching > 0 { // otherwise it is not known of any
+	if l.Untampered.Held > 0 { // otherwise it is not known of any
 		for _, d := range l.Untampered.NotKnown {
 			fmt.Fprintf(lines, indent+"not known of %s: %s\n", d.ID, d.Detail)
 		}
@@ -147,13 +147,10 @@ func (l logged) untampered() string {
 			text += fmt.Sprintf("; of %d that is %s", own, operatorsWord)
 		}
 		return text
-	case u.Matching > 0:
-		return fmt.Sprintf("not known: %d of %d records match proofs of an unknown log: give --log-policy",
-			u.Matching, u.Posts)
 	case u.Posts == 0:
 		return "nothing to compare: no record says that its post went out"
 	}
-	return fmt.Sprintf("not known: no record of %d is proven to be in a log", u.Posts)
+	return fmt.Sprintf("not known: no record of %d is proven to be in the log that --log-policy names", u.Posts)
 }
 
 func (l logged) witnessed() string {

@@ -6,7 +6,7 @@ import type { JudgedPost, Report } from './record.js';
 export interface Line { text: string; /** Sentences about single records. */ details: string[] }
 export interface Lines {
   authentic: Line & { verified: number; incomplete: number; refused: number };
-  untampered: Line & { posts: number; held: number; matching: number; refused: number; notKnown: number; log: string };
+  untampered: Line & { posts: number; held: number; refused: number; notKnown: number; log: string };
   witnessed: Line & { posts: number; by: { witness: string; posts: number; latest: number }[] };
   /** The whole log is not read here, so this is not known. */
   complete: Line;
@@ -25,32 +25,29 @@ export function linesOf(posts: JudgedPost[], log: LogJudge, nothing?: string): L
   return {
     authentic: { verified, incomplete, refused, details: [], text: nothing ?? `${verified} verified, ${incomplete} ` +
       `incomplete (their records say that the post was refused), ${refused} REFUSED` },
-    untampered: { posts: log.posts, held: log.held, matching: log.matching, refused: log.refusedCount, log: log.log,
+    untampered: { posts: log.posts, held: log.held, refused: log.refusedCount, log: log.log,
       notKnown: log.notKnownCount, text: nothing ?? untampered(log), details: doubts(log) },
     witnessed: { posts: log.witnessed, by: log.by, details: [], text: nothing ?? witnessed(log) },
     complete: { details: [], text: nothing ?? 'not known: give --log and --log-policy' },
   };
 }
 
-function untampered({ held, posts, matching, witnessed: seen, log }: LogJudge): string {
+function untampered({ held, posts, witnessed: seen, log }: LogJudge): string {
   if (held > 0) {
     return `${held} of ${posts} records of posts that went out are the ones in the log ${log}` +
       (held > seen ? `; of ${held - seen} that is ${OPERATOR}` : '');
   }
-  if (matching > 0) {
-    return `not known: ${matching} of ${posts} records match proofs of an unknown log: give --log-policy`;
-  }
   return posts === 0 ? 'nothing to compare: no record says that its post went out'
-    : `not known: no record of ${posts} is proven to be in a log`;
+    : `not known: no record of ${posts} is proven to be in the log that --log-policy names`;
 }
 
-function doubts({ refused, refusedCount, held, matching, notKnown, notKnownCount }: LogJudge): string[] {
+function doubts({ refused, refusedCount, held, notKnown, notKnownCount }: LogJudge): string[] {
   const more = (all: number, listed: number, what: string) =>
     (all > listed ? [`${all - listed} more are ${what}`] : []);
   return [
     ...refused.map(({ id, code, detail }) => `REFUSED ${id === '' ? '' : `${id}, `}${code}: ${detail}`),
     ...more(refusedCount, refused.length, 'refused'),
-    ...(held + matching > 0 ? [ // otherwise it is not known of any
+    ...(held > 0 ? [ // otherwise it is not known of any
       ...notKnown.map(({ id, detail }) => `not known of ${id}: ${detail}`),
       ...more(notKnownCount, notKnown.length, 'not known'),
     ] : []),

@@ -15,8 +15,8 @@ const MAX_DOUBTS = 100;
 /** A record that the log does not hold, or is not known to hold. */
 export interface Doubt { id: string; code: string; detail: string }
 
-/** held: the log of the policy holds exactly this record. matches: its proofs do, but the log is not known. */
-export type LogResult = '' | 'held' | 'matches' | 'not_known' | 'refused';
+/** held: the log of the policy holds exactly this record. */
+export type LogResult = '' | 'held' | 'not_known' | 'refused';
 
 const OUTCOMES = ['forwarded', 'failed', 'indeterminate'];
 /** Whether a state is an outcome of a post that had begun. */
@@ -27,7 +27,6 @@ export class LogJudge {
   log = '';
   posts = 0;
   held = 0;
-  matching = 0;
   refused: Doubt[] = [];
   refusedCount = 0;
   notKnown: Doubt[] = [];
@@ -61,16 +60,13 @@ export class LogJudge {
     const detail = p.intent === '' ? 'there is no proof that the log holds it'
       : !ended && p.outcome !== '' ? 'the log holds an outcome, which the record had not yet'
       : !ended ? 'it had no outcome yet'
-      : p.outcome === '' ? 'there is no proof that the log holds its outcome' : '';
+      : p.outcome === '' ? 'there is no proof that the log holds its outcome'
+      : this.policy ? '' : 'no policy names the log of its proofs';
     if (detail !== '') {
       const doubt = { id, code: '', detail };
       this.notKnownCount++;
       if (this.notKnown.length < MAX_DOUBTS) this.notKnown.push(doubt);
       return { result: 'not_known', doubt };
-    }
-    if (!this.policy) {
-      this.matching++;
-      return { result: 'matches' };
     }
     this.held++;
     this.witness(seen);

@@ -40,7 +40,6 @@ class LogJudge:
     policy: Policy | None
     posts: int = 0
     held: int = 0
-    matching: int = 0  # without a policy
     refused: list[Doubt] = field(default_factory=list)
     doubtful: list[Doubt] = field(default_factory=list)
     seen: int = 0  # by a witness
@@ -65,11 +64,10 @@ class LogJudge:
         doubt = ("there is no proof that the log holds it" if not intent else
                  "the log holds an outcome, which the record had not yet" if outcome and not over else
                  "it had no outcome yet" if not over else
-                 "there is no proof that the log holds its outcome" if not outcome else "")
+                 "there is no proof that the log holds its outcome" if not outcome else
+                 "no policy names the log of its proofs" if self.policy is None else "")
         if doubt:
             self.doubtful.append(Doubt(post, doubt))
-        elif self.policy is None:
-            self.matching += 1
         else:
             self.held += 1
             self._witness(witnesses)
@@ -118,7 +116,7 @@ class LogJudge:
         out = ["Untampered:  " + self._untampered()]
         out += [f"             REFUSED {d.id + ', ' if d.id else ''}{d.code}: {d.detail}" for d in self.refused[:_MOST]]
         out += _more(self.refused, "refused")
-        if self.held + self.matching:  # otherwise it is not known of any
+        if self.held:  # otherwise it is not known of any
             out += [f"             not known of {d.id}: {d.detail}" for d in self.doubtful[:_MOST]]
             out += _more(self.doubtful, "not known")
         return [*out, "Witnessed:   " + self._witnessed(), "Complete:    not known: give --log and --log-policy"]
@@ -128,12 +126,9 @@ class LogJudge:
             own = f"; of {self.held - self.seen} that is {_WORD}" if self.held > self.seen else ""
             return (f"{self.held} of {self.posts} records of posts that went out are the ones in the log {self.origin}"
                     f"{own}")
-        if self.matching:
-            return (f"not known: {self.matching} of {self.posts} records match proofs of an unknown log: "
-                    "give --log-policy")
         if not self.posts:
             return "nothing to compare: no record says that its post went out"
-        return f"not known: no record of {self.posts} is proven to be in a log"
+        return f"not known: no record of {self.posts} is proven to be in the log that --log-policy names"
 
     def _witnessed(self) -> str:
         if not self.by:
