@@ -264,7 +264,8 @@ func (f *fakeRoles) Admit(_ context.Context, r gate.AdmitRequest) (gate.Admissio
 	checks := []ledger.Check{{Name: "chain", OK: f.fail["gate"] == nil}}
 	f.asked = r
 	return gate.Admission{Capability: "capability", CapabilityID: "cap_1",
-		Expires: time.Now().Add(time.Minute - f.late), Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}, Checks: checks}, f.fail["gate"]
+		Expires: time.Now().Add(time.Minute - f.late), Checks: checks,
+		Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}}, f.fail["gate"]
 }
 
 func (f *fakeRoles) Authorize(_ context.Context, p gate.AuthorizeRequest) (gate.Authorization, error) {

@@ -380,7 +380,9 @@ func TestOutcomes(t *testing.T) {
 	})
 	t.Run("the process was suspended, and the capability has ended", func(t *testing.T) {
 		for _, presents := range []bool{false, true} { // an API that takes part judges by itself
-			p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) { actions[0].TakesPart = presents })
+			p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) {
+				actions[0].TakesPart = presents
+			})
 			p.roles.late = 2 * time.Minute
 			p.send("POST", "/posts", "{}")
 			want := ledger.Record{State: ledger.StateFailed, Code: "expired"}
