@@ -49,7 +49,7 @@ func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
 	return err
 }
 
-// change changes a key, and reads what it is then: Vault's answer may be lost, or wrong. undone is the error's sentence.
+// change changes a key, and then reads it: Vault's answer may be lost, or wrong. undone is the error's sentence.
 func (o *Owner) change(ctx context.Context, key, operation string, data map[string]any, made func(ownedKey) bool,
 	undone string) (ownedKey, error) {
 	err := o.write(ctx, "keys/"+key+"/"+operation, data)
