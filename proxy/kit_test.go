@@ -155,13 +155,14 @@ type fakeRoles struct {
 	decision   *signer.Issuer[evidence.PolicyDecision]
 	grant      *signer.Issuer[evidence.ActionGrant]
 	otherEvent bool
-	token      string     // bound into the request proof; secretToken if empty
-	bound      string     // bound instead of the token's header; that if empty
-	done       []string   // events of ended sessions
-	mu         sync.Mutex // guards unsent
-	unsent     []string   // posts given back
-	unsentAt   func()     // called by Unsent
-	admitted   func()     // called by Admit
+	token      string        // bound into the request proof; secretToken if empty
+	bound      string        // bound instead of the token's header; that if empty
+	done       []string      // events of ended sessions
+	mu         sync.Mutex    // guards unsent
+	unsent     []string      // posts given back
+	unsentAt   func()        // called by Unsent
+	admitted   func()        // called by Admit
+	late       time.Duration // taken from the capability's minute
 	asked      gate.AdmitRequest
 	decisionOf func(*evidence.PolicyDecision)
 	decided    policy.Request // last request to the control plane
@@ -263,7 +264,8 @@ func (f *fakeRoles) Admit(_ context.Context, r gate.AdmitRequest) (gate.Admissio
 	checks := []ledger.Check{{Name: "chain", OK: f.fail["gate"] == nil}}
 	f.asked = r
 	return gate.Admission{Capability: "capability", CapabilityID: "cap_1",
-		Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}, Checks: checks}, f.fail["gate"]
+		Expires: time.Now().Add(time.Minute - f.late), Checks: checks,
+		Keys: []ledger.Key{{Kind: "challenge", ID: "c"}}}, f.fail["gate"]
 }
 
 func (f *fakeRoles) Authorize(_ context.Context, p gate.AuthorizeRequest) (gate.Authorization, error) {

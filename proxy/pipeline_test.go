@@ -378,6 +378,23 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("given back %q", p.roles.unsent)
 		}
 	})
+	t.Run("the process was suspended, and the capability has ended", func(t *testing.T) {
+		for _, presents := range []bool{false, true} { // an API that takes part judges by itself
+			p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) {
+				actions[0].TakesPart = presents
+			})
+			p.roles.late = 2 * time.Minute
+			p.send("POST", "/posts", "{}")
+			want := ledger.Record{State: ledger.StateFailed, Code: "expired"}
+			if presents {
+				want = ledger.Record{State: ledger.StateForwarded, Status: http.StatusCreated}
+			}
+			p.wantLast(1, want)
+			if len(p.sent) == 1 != presents || len(p.roles.unsent) == 1 == presents {
+				t.Errorf("%d calls sent, given back %q", len(p.sent), p.roles.unsent)
+			}
+		}
+	})
 	t.Run("an address that may not be dialled", func(t *testing.T) {
 		p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) {
 			o.Transport = upstream.NewTransport(

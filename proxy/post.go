@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/gate"
@@ -76,11 +77,27 @@ func (p *Pipeline) post(c *call, a *rules.Action) error {
 		c.step(step.name)
 		failpoint.Reach(step.name)
 	}
-	if err := t.witnessed(ctx); err != nil {
+	err = t.witnessed(ctx)
+	if err == nil {
+		err = t.timely()
+	}
+	if err != nil {
+		err = goneMeanwhile(ctx, "witness", err)
+		t.unanswered(err)
 		t.unsent(ctx, err)
 		return err
 	}
 	return t.forward(ctx) // 10
+}
+
+// timely refuses a post whose capability has ended, because the process was suspended since step 9: policy, trust or
+// session may be others now. An API that takes part looks itself.
+func (t *posting) timely() error {
+	over := t.p.o.Now().Sub(t.admission.Expires)
+	if over < evidence.DefaultSkew || t.action.TakesPart {
+		return nil
+	}
+	return refusal.New("expired", "the capability expired %s ago, before the post was sent", over.Round(time.Second))
 }
 
 // witnessed waits until others have seen the post's intent, if that is demanded. A post without them fails: its intent
@@ -91,10 +108,6 @@ func (t *posting) witnessed(ctx context.Context) error {
 	}
 	err := t.bounded(ctx, func(t *posting, ctx context.Context) error { return t.p.o.Witnessed(ctx, t.record) })
 	t.step("witness")
-	if err != nil {
-		err = goneMeanwhile(ctx, "witness", err)
-		t.unanswered(err)
-	}
 	return err
 }
 

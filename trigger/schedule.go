@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
 )
 
 const (
@@ -82,25 +83,25 @@ func (c *Schedule) Next(after time.Time) time.Time { return c.times.Next(after.U
 
 // Run makes events until ctx ends. It logs an event that could not be stored; that fire time is lost.
 func (c *Schedule) Run(ctx context.Context, s *Service) error {
-	after := s.o.Now().UTC()
-	for {
-		next := c.times.Next(after)
-		if next.IsZero() {
+	for after := s.o.Now().UTC(); ctx.Err() == nil; {
+		now, next := s.o.Now().UTC(), c.times.Next(after)
+		switch {
+		case next.IsZero():
 			s.o.Log.Error("the schedule does not come true any more", zap.String("source", c.name))
 			<-ctx.Done()
-			return nil
-		}
-		if !sleepUntil(ctx, s.o.Now, next) {
-			return nil
-		}
-		if now := s.o.Now().UTC(); now.Sub(next) > lateness {
+		case after.Sub(now) > lateness: // the clock was ahead, and is set back
+			after = now
+		case now.Before(next):
+			_ = every.Sleep(ctx, min(next.Sub(now), maxSleep))
+		case now.Sub(next) > lateness:
 			s.o.Log.Warn("fire times were missed", zap.String("source", c.name), zap.Time("since", next))
 			after = now
-			continue
+		default:
+			after = next
+			c.fire(ctx, s, next)
 		}
-		after = next
-		c.fire(ctx, s, next)
 	}
+	return nil
 }
 
 func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
@@ -115,15 +116,4 @@ func (c *Schedule) fire(ctx context.Context, s *Service, at time.Time) {
 		s.o.Log.Error("a scheduled event was not kept", zap.String("source", c.name), zap.Time("at", at),
 			zap.Error(err))
 	}
-}
-
-func sleepUntil(ctx context.Context, now func() time.Time, t time.Time) bool {
-	for left := t.Sub(now()); left > 0; left = t.Sub(now()) {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(min(left, maxSleep)):
-		}
-	}
-	return true
 }

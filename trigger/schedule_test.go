@@ -67,6 +67,23 @@ func TestScheduleFires(t *testing.T) {
 	}
 }
 
+// TestScheduleAfterAWrongClock: a clock that is a day ahead for some minutes costs only the times in these.
+func TestScheduleAfterAWrongClock(t *testing.T) {
+	var ahead atomic.Int64
+	inBubble(t, func(t *testing.T, k *kit) {
+		stop := k.run(t)
+		time.Sleep(5 * time.Minute)
+		ahead.Store(int64(24 * time.Hour))
+		time.Sleep(5 * time.Minute)
+		ahead.Store(0)
+		time.Sleep(35 * time.Minute)
+		stop()
+		wantTimes(t, k, "2000-01-01T00:20:00Z", "2000-01-01T00:40:00Z")
+	}, sourced(must(trigger.NewSchedule("s", "*/20 * * * *", nil))(t)), func(o *trigger.Options) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+}
+
 func TestScheduleEvidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := bubble(t, func(o *trigger.Options) {

@@ -2,8 +2,12 @@ package vault_test
 
 import (
 	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"testing"
 	"time"
 
@@ -38,6 +42,36 @@ func TestRetireBesideMinEncryptionVersion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOwnerReadsWhatWasDone: an owner learns whether a key was changed, also when Vault's answer is lost, or wrong.
+func TestOwnerReadsWhatWasDone(t *testing.T) {
+	to, err := url.Parse(server.Address)
+	check.Must(t, err)
+	forward := &httputil.ReverseProxy{Transport: server.Client(t).CloneConfig().HttpClient.Transport,
+		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }}
+	lost := true
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		if !lost { // it says that it was done
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		forward.ServeHTTP(httptest.NewRecorder(), r)
+		panic(http.ErrAbortHandler)
+	}))
+	between.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer between.Close()
+	owner, _ := newOwner(t, between.URL, `"read", "update"`)
+	version, err := owner.Rotate(t.Context(), "k")
+	check.Must(t, err, owner.Retire(t.Context(), "k", 2))
+	check.WantEqual(t, version, 2)
+	lost = false
+	_, err = owner.Rotate(t.Context(), "k")
+	check.WantCode(t, err, "custody_unavailable", "the key k is not rotated, although Vault says so")
 }
 
 func TestOwnerIsTold(t *testing.T) {

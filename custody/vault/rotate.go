@@ -20,14 +20,13 @@ func (s *Server) Owner(auth Auth) *Owner { return &Owner{s.session("the keys' ow
 
 // Rotate makes a new version and returns its number. Processes sign with it once it is certified.
 func (o *Owner) Rotate(ctx context.Context, key string) (version int, err error) {
-	if _, err := o.describe(ctx, key); err != nil {
+	was, err := o.describe(ctx, key)
+	if err != nil {
 		return 0, err
 	}
-	if err := o.write(ctx, "keys/"+key+"/rotate", nil); err != nil {
-		return 0, notDone(err, "the key %s is not rotated", key)
-	}
-	k, err := o.describe(ctx, key)
-	return k.latest, err
+	now, err := o.change(ctx, key, "rotate", nil, func(now ownedKey) bool { return now.latest > was.latest },
+		fmt.Sprintf("the key %s is not rotated", key))
+	return now.latest, err
 }
 
 // Retire makes Vault accept no version before oldest: processes stop publishing them, and verifiers refuse their
@@ -41,14 +40,33 @@ func (o *Owner) Retire(ctx context.Context, key string, oldest int) error {
 		return fmt.Errorf("the key %s has the versions %d to %d; the oldest to keep cannot be %d", key, k.oldest,
 			k.latest, oldest)
 	}
-	change := map[string]any{"min_decryption_version": strconv.Itoa(oldest)}
+	config := map[string]any{"min_decryption_version": strconv.Itoa(oldest)}
 	if k.signs > 0 && k.signs < oldest {
-		change["min_encryption_version"] = strconv.Itoa(oldest)
+		config["min_encryption_version"] = strconv.Itoa(oldest)
 	}
-	if err := o.write(ctx, "keys/"+key+"/config", change); err != nil {
-		return notDone(err, "the versions of the key %s before %d are not retired", key, oldest)
+	_, err = o.change(ctx, key, "config", config, func(now ownedKey) bool { return now.oldest >= oldest },
+		fmt.Sprintf("the versions of the key %s before %d are not retired", key, oldest))
+	return err
+}
+
+// change changes a key, and then reads it: Vault's answer may be lost, or wrong. undone is the error's sentence.
+func (o *Owner) change(ctx context.Context, key, operation string, data map[string]any, made func(ownedKey) bool,
+	undone string) (ownedKey, error) {
+	err := o.write(ctx, "keys/"+key+"/"+operation, data)
+	var answer *api.ResponseError
+	if errors.As(err, &answer) && refuses(answer) {
+		return ownedKey{}, notDone(err, "%s", undone)
 	}
-	return nil
+	now, unread := o.describe(ctx, key)
+	switch {
+	case unread != nil:
+		return ownedKey{}, custody.Unavailable(unread, "%s, as far as is known: %v", undone, unread)
+	case made(now):
+		return now, nil
+	case err != nil:
+		return ownedKey{}, notDone(err, "%s", undone)
+	}
+	return ownedKey{}, custody.Unavailable(nil, "%s, although Vault says so", undone)
 }
 
 func (o *Owner) write(ctx context.Context, path string, data map[string]any) error {

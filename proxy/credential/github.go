@@ -122,6 +122,9 @@ func (g githubApp) token(resp *http.Response) (v Value, bad string) {
 	if answer.Selection != "selected" || len(answer.Repositories) == 0 {
 		return Value{}, "gave a token that is not for the repositories alone"
 	}
+	if len(g.Permissions) > 0 && len(answer.Permissions) == 0 {
+		return Value{}, "gave a token without saying its permissions"
+	}
 	for name, level := range answer.Permissions {
 		// Every token can read metadata.
 		if len(g.Permissions) > 0 && g.Permissions[name] != level && name+level != "metadataread" {

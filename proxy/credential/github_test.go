@@ -58,6 +58,7 @@ func TestGitHubAppScope(t *testing.T) {
 		"as asked":          {[]string{"site"}, map[string]string{"contents": "read", "metadata": "read"}, ""},
 		"a repository more": {[]string{"site", "keys"}, nil, `gave a token for the repository "keys" too`},
 		"no list":           {nil, nil, "gave a token that is not for the repositories alone"},
+		"no permissions":    {[]string{"site"}, nil, "gave a token without saying its permissions"},
 		"a permission more": {[]string{"site"}, map[string]string{"issues": "read"},
 			`permission "issues" ("read") too`},
 		"a permission's level": {[]string{"site"}, map[string]string{"contents": "write"}, `"contents" ("write") too`},

@@ -138,9 +138,16 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 
 const prunePeriod = 10 * time.Minute
 
-func prune(ctx context.Context, record ledger.Store, log *zap.Logger) {
+// prune removes what is old from the ledger, until ctx ends. It waits for the next period after the clock has jumped
+// ahead: if that was wrong, all records would be lost.
+func prune(ctx context.Context, record ledger.Store, now func() time.Time, log *zap.Logger) {
+	last := now()
 	for range every.Tick(ctx, prunePeriod) {
-		if err := record.Prune(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		at := now()
+		jumped := at.Round(0).Sub(last.Round(0)) > 2*prunePeriod // without the monotonic clock
+		if last = at; jumped {
+			log.Warn("the ledger is not pruned yet, because the clock has jumped ahead")
+		} else if err := record.Prune(ctx, at); err != nil && ctx.Err() == nil {
 			log.Error("the ledger could not be pruned", zap.Error(err))
 		}
 	}

@@ -1,8 +1,11 @@
 package sidecar
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -41,4 +44,38 @@ func TestLedgerRetention(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pruned is a ledger that notes when it was pruned.
+type pruned struct {
+	ledger.Store
+	at []time.Time
+}
+
+func (p *pruned) Prune(_ context.Context, now time.Time) error {
+	p.at = append(p.at, now)
+	return nil
+}
+
+// TestPruneAfterAJump: a clock that is a year ahead for a while removes no record of this year.
+func TestPruneAfterAJump(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ahead atomic.Int64
+		record := &pruned{}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())).Round(0) }
+		go prune(ctx, record, now, zap.NewNop())
+		for _, step := range []struct {
+			ahead time.Duration
+			calls int
+		}{{0, 1}, {365 * 24 * time.Hour, 1}, {0, 2}, {365 * 24 * time.Hour, 2}, {365 * 24 * time.Hour, 3}} {
+			ahead.Store(int64(step.ahead))
+			time.Sleep(prunePeriod + time.Second)
+			synctest.Wait()
+			if len(record.at) != step.calls {
+				t.Fatalf("pruned at %v, want %d calls", record.at, step.calls)
+			}
+		}
+	})
 }

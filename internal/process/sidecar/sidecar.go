@@ -271,7 +271,7 @@ func (p *sidecar) Serve(ctx context.Context, group *errgroup.Group, first *daemo
 		return err
 	}
 	p.openNode()
-	group.Go(func() error { prune(ctx, p.record, p.Log); return nil })
+	group.Go(func() error { prune(ctx, p.record, time.Now, p.Log); return nil })
 	if p.sender != nil {
 		group.Go(func() error { p.sender.Run(ctx); return nil })
 		p.admin.SetSender(p.sender)
