@@ -18,6 +18,7 @@ import (
 // them for the servers behind them; agents must not.
 var overrides = map[string]string{
 	"X-Original-Url": "path", "X-Rewrite-Url": "path", "X-Original-Uri": "path", "X-Forwarded-Uri": "path",
+	"X-Forwarded-Path": "path", "X-Forwarded-Prefix": "path", "X-Script-Name": "path", // cut off by some WSGI middleware
 	"X-Forwarded-Host": "host", "X-Forwarded-Server": "host", "X-Original-Host": "host", "X-Host": "host",
 	"X-Http-Host-Override": "host", "Forwarded": "host",
 	"X-Original-Method": "method", "X-Forwarded-Method": "method",
@@ -25,7 +26,7 @@ var overrides = map[string]string{
 
 // overridden returns what a header changes of the bound call, or nothing. dashed is its name from wire.CGIName.
 func overridden(dashed string) string {
-	if wire.OverridesMethod(dashed) {
+	if wire.IsOverride(dashed) {
 		return "method"
 	}
 	return overrides[dashed]
