@@ -120,6 +120,9 @@ func TestBodiesThatChangeTheMethod(t *testing.T) {
 	p.wantRefused("override_refused", "POST", "/posts", `{"_method":"DELETE"}`)
 	p.wantRefused("override_refused", "POST", "/raw", "_method=DELETE", "Content-Type",
 		"application/x-www-form-urlencoded")
+	p.wantRefused("override_refused", "POST", "/raw", "\x1f\x8b", "Content-Encoding", "gzip")
+	p.wantRefused("override_refused", "POST", "/raw", "+AF8-method=DELETE", "Content-Type",
+		"application/x-www-form-urlencoded; charset=utf-7")
 	p.want(http.StatusCreated, "POST", "/posts", `{"method":"DELETE"}`)
 }
 

@@ -16,17 +16,12 @@ func IsMethod(s string) bool { return s != "" && strings.Trim(s, "ABCDEFGHIJKLMN
 // is bound.
 func MethodOverride(h http.Header) string {
 	for name := range h {
-		if OverridesMethod(CGIName(name)) {
+		if IsOverride(name) {
 			return name
 		}
 	}
 	return ""
 }
-
-// dashed is a header's [CGIName].
-func OverridesMethod(dashed string) bool { return slices.Contains(headers, dashed) }
-
-var headers = []string{"X-Http-Method", "X-Http-Method-Override", "X-Method-Override"}
 
 // CGIName returns a header's canonical name for servers that pass headers on as CGI does (RFC 3875 section 4.1.18).
 // Some, such as lighttpd, do not distinguish characters other than letters and digits.
@@ -52,8 +47,8 @@ func QueryOverride(method, query string) string {
 	return ""
 }
 
-// IsOverride reports whether a parameter of this name makes some servers use another method with any value. Rack
-// ignores brackets around a name.
+// IsOverride reports whether a header or parameter of this name makes some servers use another method with any value.
+// Rack ignores brackets around a name.
 func IsOverride(name string) bool {
 	folded := strings.TrimRight(FoldParameter(name), "_")
 	return strings.Contains(folded, "method") && override.FindString(folded) == folded
@@ -101,9 +96,11 @@ func unescape(s string) string {
 	return string(out)
 }
 
-// override matches a folded parameter that names the method: _method in WordPress, Laravel, Symfony, Rails and others,
-// _HttpMethod in Salesforce, $httpMethod at Google, or one of the headers' names.
-var override = regexp.MustCompile(`^(?:_+(?:http)?method|_*x_(?:http_method(?:_override)?|method_override))`)
+// override matches a folded name: _method in WordPress, Laravel, Symfony, Rails and others, __METHOD_OVERRIDE__ in
+// middleware for Flask, _HttpMethod in Salesforce, $httpMethod at Google, and the names of headers, x-tunneled-method in
+// Plack among them.
+var override = regexp.MustCompile(`^(?:_+(?:http_?)?method(?:_?override)?|_*(?:x_)?(?:http_?)?method_?override|` +
+	`_*x_(?:http|tunneled)_method)`)
 
 // writes are the values with which a parameter called method, as at Facebook, counts.
 var writes = []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}

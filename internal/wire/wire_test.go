@@ -303,6 +303,8 @@ func TestQueryOverride(t *testing.T) {
 		"method=%70%4FST": "method", "method=+delete%20": "method", "method=%2570ost": "",
 		"_method%00%=DELETE": "_method\x00%", "%5fmethod=%": "_method",
 		"[_method]=a": "[_method]", "[x-http-method]=a": "[x-http-method]", "_x_method=DELETE": "", "%zz+%4=a&_method%2": "",
+		"__METHOD_OVERRIDE__=POST": "__METHOD_OVERRIDE__", "_http_method=a": "_http_method", "methodOverride=a": "methodOverride",
+		"x-tunneled-method=a": "x-tunneled-method", "payment_method_override=a": "", "http_method=POST": "",
 		"x-http-method=a": "x-http-method", "x-method-override=a": "x-method-override", "method=patch": "method",
 	} {
 		if got := wire.QueryOverride(http.MethodPut, query); got != want {
@@ -314,8 +316,8 @@ func TestQueryOverride(t *testing.T) {
 func TestMethodOverride(t *testing.T) {
 	for name, want := range map[string]bool{
 		"X-HTTP-Method-Override": true, "x-http-method": true, "X-Method-Override": true,
-		"X_HTTP_Method_Override": true,
-		"X.Http.Method":          true, "x*http~method'override": true, "X-Http-Methods": false, "Accept": false,
+		"X_HTTP_Method_Override": true, "X-Tunneled-Method": true, "Access-Control-Request-Method": false,
+		"X.Http.Method": true, "x*http~method'override": true, "X-Http-Methods": false, "Accept": false,
 	} {
 		if got := wire.MethodOverride(http.Header{name: {""}, "Content-Type": {"a"}}); (got == name) != want {
 			t.Errorf("%s: got %q", name, got)

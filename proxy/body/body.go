@@ -182,6 +182,10 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 
 // checkMethod refuses a body that could change the call's method, in its turn.
 func (b *Store) checkMethod(r *http.Request, session string, text []byte) error {
+	if name := hidesFields(r.Method, r.Header); name != "" && len(text) > 0 {
+		return refusal.New("override_refused", "the header %s hides fields of the body, from which some servers take the "+
+			"call's method: send the body uncompressed, in UTF-8", name)
+	}
 	done, err := b.Turn(r.Context(), session, len(text))
 	if err != nil {
 		return err

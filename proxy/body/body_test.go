@@ -51,6 +51,7 @@ func TestMethodOverride(t *testing.T) {
 		{parts, part(`Content-Disposition: form-data; name="payment_method"; filename="_method"`), ""},
 		{parts, part(`Content-Disposition: form-data; name="page"`) + `<input name="_method">`, ""},
 		{parts, "--b\r\n" + `Content-Disposition: form-data; name="page"` + "\r\n\r\n" + `<input name="_method">`, ""},
+		{"text/plain", `{"_method":"DELETE"}`, "_method"}, {"", "\ufeff" + `{"_method":"DELETE"}`, "_method"},
 		// as PHP and Rack read them
 		{form, strings.Repeat("+", 300) + "_method=DELETE", strings.Repeat(" ", 300) + "_method"},
 		{form, strings.Repeat("%5B", 300) + "_method%5d=DELETE", strings.Repeat("[", 300) + "_method]"},
@@ -76,6 +77,31 @@ func TestMethodOverride(t *testing.T) {
 		}
 		if got := methodOverride(http.MethodPost, h, []byte(tt.body)); got != tt.want {
 			t.Errorf("%s %s: got %q, want %q", tt.kind, tt.body, got, tt.want)
+		}
+	}
+}
+
+func TestHiddenFields(t *testing.T) {
+	const coding, kind, form = "Content-Encoding", "Content-Type", "application/x-www-form-urlencoded"
+	for _, tt := range []struct {
+		method string
+		header http.Header
+		want   string
+	}{
+		{"POST", http.Header{coding: {"gzip"}}, coding},
+		{"POST", http.Header{coding: {"identity, gzip"}}, coding},
+		{"POST", http.Header{coding: {" Identity"}}, ""},
+		{"PUT", http.Header{coding: {"gzip"}}, ""}, // no server takes another method for one that is not POST
+		{"POST", http.Header{kind: {"application/json; charset=utf-7"}}, kind},
+		{"POST", http.Header{kind: {form + `; Charset="UTF-16"`}}, kind},
+		{"POST", http.Header{kind: {form + "; charset*=utf-8''utf-7"}}, kind},
+		{"POST", http.Header{kind: {form + "; charset=utf-8, " + form + "; charset=ibm037"}}, kind},
+		{"POST", http.Header{kind: {form, "text/plain; charset=utf-16"}}, kind},
+		{"POST", http.Header{kind: {form + "; charset=UTF-8"}}, ""},
+		{"POST", http.Header{kind: {`text/plain; charset = "iso-8859-15" ; x=y`}}, ""},
+	} {
+		if got := hidesFields(tt.method, tt.header); got != tt.want {
+			t.Errorf("%s %v: got %q", tt.method, tt.header, got)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,9 +13,10 @@ import (
 )
 
 // methodOverride returns a field of a body that makes some servers, such as those with Laravel or Rails, use another
-// method: in a form, also one without a type, or in a JSON object. A type that could be several is read as each.
+// method: in a form, also one without a type, or in a JSON object of any type, as Parse reads it. A type that could be
+// several is read as each.
 func methodOverride(method string, h http.Header, body []byte) (name string) {
-	kind := strings.ToLower(strings.Join(h["Content-Type"], ", "))
+	kind := contentType(h)
 	multipart := strings.Contains(kind, "multipart")
 	if multipart {
 		name = partOverride(body)
@@ -23,15 +25,36 @@ func methodOverride(method string, h http.Header, body []byte) (name string) {
 	if name == "" && form {
 		name = wire.QueryOverride(method, string(body))
 	}
-	if name == "" && strings.Contains(kind, "json") {
+	if name == "" {
 		name = memberOverride(body)
 	}
 	return name
 }
 
+func contentType(h http.Header) string { return strings.ToLower(strings.Join(h["Content-Type"], ", ")) }
+
+// likeASCII is a charset in which fields have the names that [methodOverride] looks for.
+var likeASCII = regexp.MustCompile(
+	`charset\s*=\s*["']?(?:utf-?8|us-ascii|iso-8859-\d{1,2}|windows-125\d)["']?\s*(?:[;,]|$)`)
+
+// hidesFields returns a header by which a body hides its fields from [methodOverride], but not from servers: Express
+// expands a compressed form, and reads UTF-7.
+func hidesFields(method string, h http.Header) (name string) {
+	compressed := func(coding string) bool { return !strings.EqualFold(strings.TrimSpace(coding), "identity") }
+	switch {
+	case method == http.MethodPost && slices.ContainsFunc(h["Content-Encoding"], compressed):
+		return "Content-Encoding"
+	case strings.Contains(likeASCII.ReplaceAllString(contentType(h), ""), "charset"):
+		return "Content-Type"
+	}
+	return ""
+}
+
+// memberOverride reads the first object, after a byte order mark too.
 func memberOverride(body []byte) string {
+	body = body[max(bytes.IndexByte(body, '{'), 0):]
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if _, err := dec.ReadToken(); err != nil || dec.StackDepth() == 0 || body[dec.InputOffset()-1] != '{' {
+	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
 		return ""
 	}
 	for dec.PeekKind() == '"' {

@@ -15,9 +15,11 @@ import (
 )
 
 // overrides are headers that make some servers act on another path, host or method than the request shows. Proxies set
-// them for the servers behind them; agents must not.
+// them for the servers behind them; agents must not. Gunicorn cuts SCRIPT_NAME off the path, and all before it.
 var overrides = map[string]string{
 	"X-Original-Url": "path", "X-Rewrite-Url": "path", "X-Original-Uri": "path", "X-Forwarded-Uri": "path",
+	"X-Forwarded-Path": "path", "X-Forwarded-Prefix": "path", "X-Traversal-Path": "path",
+	"Script-Name": "path", "X-Script-Name": "path", "X-Forwarded-Script-Name": "path", "Path-Info": "path",
 	"X-Forwarded-Host": "host", "X-Forwarded-Server": "host", "X-Original-Host": "host", "X-Host": "host",
 	"X-Http-Host-Override": "host", "Forwarded": "host",
 	"X-Original-Method": "method", "X-Forwarded-Method": "method",
@@ -25,7 +27,7 @@ var overrides = map[string]string{
 
 // overridden returns what a header changes of the bound call, or nothing. dashed is its name from wire.CGIName.
 func overridden(dashed string) string {
-	if wire.OverridesMethod(dashed) {
+	if wire.IsOverride(dashed) {
 		return "method"
 	}
 	return overrides[dashed]

@@ -41,8 +41,7 @@ func ParseDenied(urls []string) (*Denied, error) {
 func (d *Denied) Check(t upstream.Target, escapedPath string) error {
 	for n := range d.of(t) {
 		for path := range readings(escapedPath) {
-			segments := strings.Split(path[1:], "/")
-			if n.find(segments) != nil || n.find(append(segments, "")) != nil { // readings have no slash at the end
+			if n.read(path) != nil || n.read(path+"/") != nil { // readings have no slash at the end
 				return refusal.New(problem.CallDenied, "the configuration denies calls to %s://%s%.1024s", t.Scheme,
 					t.Authority(), escapedPath)
 			}

@@ -10,7 +10,7 @@ import (
 
 func TestDenied(t *testing.T) {
 	d, err := match.ParseDenied(
-		[]string{"https://api.test/Events/{id}", "https://*.stats.test/**", "https://npm.test/@a/**"})
+		[]string{"https://api.test/Events/{id}", "https://*.stats.test/**", "https://npm.test/@a/**", "https://npm.test/c"})
 	check.Must(t, err)
 	for _, tt := range []struct {
 		host, path         string
@@ -26,6 +26,9 @@ func TestDenied(t *testing.T) {
 		{"npm.test", "/@a", true, false, true}, // to some servers the same
 		{"npm.test", "/@ab/", false, false, true},
 		{"npm.test", "/b", false, false, true},
+		{"npm.test", "/C.json", true, false, true}, // to Rails the same
+		{"npm.test", "/@a.json", true, false, true},
+		{"npm.test", "/cd.json", false, false, true},
 	} {
 		at := upstream.Target{Scheme: "https", Host: tt.host, Port: 443}
 		if (d.Check(at, tt.path) != nil) != tt.denied || (d.CheckHost(at) != nil) != tt.all || d.Knows(at) != tt.known {

@@ -56,20 +56,32 @@ func set(at **Endpoint, target *Endpoint, pattern string) error {
 	return nil
 }
 
-func (n *node) find(segments []string) *Endpoint {
+func (n *node) find(segments []string) *Endpoint { return n.search(segments, false) }
+
+// read finds one of the [readings]. Some servers, such as those with Rails, take what follows a dot for the format of
+// the answer: /posts/publish.json is /posts/publish.
+func (n *node) read(path string) *Endpoint { return n.search(strings.Split(path[1:], "/"), true) }
+
+func (n *node) search(segments []string, formats bool) *Endpoint {
 	if n == nil {
 		return nil
 	}
 	if len(segments) == 0 {
 		return n.end
 	}
-	if next := n.literal[segments[0]]; next != nil {
-		if r := next.find(segments[1:]); r != nil {
-			return r
+	first, rest := segments[0], segments[1:]
+	if r := n.literal[first].search(rest, formats); r != nil {
+		return r
+	}
+	if formats && (len(rest) == 0 || len(rest) == 1 && rest[0] == "") {
+		for name, next := range n.literal {
+			if r := next.search(rest, formats); r != nil && strings.HasPrefix(first, name+".") {
+				return r
+			}
 		}
 	}
-	if n.param != nil && segments[0] != "" {
-		if r := n.param.find(segments[1:]); r != nil {
+	if first != "" {
+		if r := n.param.search(rest, formats); r != nil {
 			return r
 		}
 	}

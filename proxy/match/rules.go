@@ -270,7 +270,7 @@ func (r *Rules) Find(target upstream.Target, method, escapedPath string) (*Endpo
 		// An encoded slash turns several segments into one: what a pattern takes for a name may end in an action's
 		// path.
 		for read := range readings(escapedPath) {
-			if other := ms.readings[method].find(strings.Split(read[1:], "/")); other != nil && other != found {
+			if other := ms.readings[method].read(read); other != nil && other != found {
 				return nil, ambiguousPath(escapedPath,
 					"is to some servers a path of the "+other.Rules[0].kind()+" "+other.Rules[0].Name)
 			}
@@ -312,7 +312,7 @@ func (r *Rules) IsAbout(t upstream.Target, escapedPath string) bool {
 func (ms *methods) isAbout(escapedPath string) bool {
 	for read := range readings(escapedPath) {
 		for _, paths := range ms.readings {
-			if to := paths.find(strings.Split(read[1:], "/")); to != nil && to.Kind != "" {
+			if to := paths.read(read); to != nil && to.Kind != "" {
 				return true
 			}
 		}

@@ -123,7 +123,8 @@ func TestFind(t *testing.T) {
 // it.
 func TestPathsOfOtherActions(t *testing.T) {
 	rules, err := newRules(t,
-		"comment: POST /repos/{repo}/comments; issue: POST /issues/{id}; close: POST /issues/{id}/close",
+		"comment: POST /repos/{repo}/comments; issue: POST /issues/{id}; close: POST /issues/{id}/close; "+
+			"lock: POST /issues/lock",
 		"search: POST,PUT /repos/{query}; deep: POST /repos/{query}/x/{y}")
 	check.Must(t, err)
 	for _, tt := range []struct{ method, path, want string }{
@@ -150,6 +151,11 @@ func TestPathsOfOtherActions(t *testing.T) {
 		{"POST", "/repos/a%253F%2Fcomments", "request_malformed"},
 		{"POST", "/repos/a%252Fb%2Fcomments", "request_malformed"}, // decoded once, the comments of a%2Fb
 		{"POST", "/repos/a%2525252Fcomments", "request_malformed"}, // encoded too often
+		{"POST", "/issues/lock.json", "request_malformed"},         // to Rails the issues' lock
+		{"POST", "/issues/Lock.a.b", "request_malformed"},
+		{"POST", "/issues/1%2Fclose.json", "request_malformed"},
+		{"POST", "/issues/1.json", "issue"},
+		{"POST", "/issues/locks.json", "issue"},
 		{"POST", "/repos/a%2Fcomments%253F/x/y", "request_malformed"},
 		{"POST", "/repos/comments%23/x/..%3Fy", "request_malformed"},
 	} {

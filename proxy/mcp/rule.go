@@ -52,8 +52,9 @@ func (r *Rule) methods() []string {
 // IsUsual reports whether a rule that names no methods allows this one.
 func IsUsual(method string) bool { return slices.Contains(usualMethods, method) }
 
+// isToolName reports whether rules can name a tool. A name in quotes could be another one in a record: see [printable].
 func isToolName(name string) bool {
-	return name != "" && len(name) <= 128 &&
+	return name != "" && len(name) <= 128 && name[0] != '"' &&
 		strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
@@ -61,7 +62,7 @@ func isToolName(name string) bool {
 func (r *Rule) Check() error {
 	for _, tool := range r.Tools {
 		if !isToolName(tool) || tool == "*" {
-			return fmt.Errorf("%q is not the name of a tool: 1 to 128 visible ASCII characters, without wildcards",
+			return fmt.Errorf("%q is not the name of a tool: 1 to 128 visible ASCII characters, no quote first, no wildcards",
 				tool)
 		}
 	}

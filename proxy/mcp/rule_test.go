@@ -22,6 +22,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 		"a wildcard":               {[]*mcp.Rule{{Tools: []string{"*"}}}, "not the name of a tool"},
 		"a name with a space":      {[]*mcp.Rule{{Tools: []string{"create issue"}}}, "not the name of a tool"},
 		"a name that is not ASCII": {[]*mcp.Rule{{Tools: []string{"сreate_issue"}}}, "not the name of a tool"},
+		"a name in quotes":         {[]*mcp.Rule{{Tools: []string{`"\x01"`}}}, "not the name of a tool"},
 		"an empty name":            {[]*mcp.Rule{{Tools: []string{""}}}, "not the name of a tool"},
 		"an action without tools":  {[]*mcp.Rule{{Post: true}}, "an action must name its tools"},
 		"tools/call as a method":   {[]*mcp.Rule{{Methods: []string{"tools/call"}}}, "name the tools"},

@@ -120,6 +120,7 @@ func (m *maker) post() {
 			r.URL = one(m, "/posts?", "/posts?a=1", "/posts/", "/post%73", "/posts%2F", "/posts?_method=PUT",
 				"/posts?%5Fmethod=x", "/posts?method=delete", "/posts?method=POST", "/posts?a;_httpMethod=1",
 				"/posts?.method=GET", "/posts?$httpMethod=x", "/posts?+_method=PUT", "/posts?_method%00x=PUT",
+				"/posts?__METHOD_OVERRIDE__=PUT", "/posts?[_method]=x", "/posts?methodOverride=x", "/posts?method_x=PUT",
 				"/po\"sts", "/posts/é", "/posts/%c3%a9",
 				"/posts/[1]", "/posts/a|b", "/posts?a|b", "/posts/(a)!*'", "//posts", "/./posts", "/posts/%zz", "/posts;v=1",
 				"/posts?to=http://h/y", "/posts?to=x://h/y", "/posts?to=/y", "/posts?to=//h/y", "http://h/posts?to=/y")
@@ -195,7 +196,8 @@ func (m *maker) headers(r *Request) {
 		r.Headers = append(r.Headers, one(m, [2]string{"Content-Encoding", "identity"},
 			[2]string{"Content-Encoding", "gzip"}, [2]string{"Content-Encoding", ""},
 			[2]string{"X-HTTP-Method-Override", "PUT"}, [2]string{"x_method_override", "PUT"},
-			[2]string{"X-HTTP-Method", ""}, [2]string{"X-Other", "1"},
+			[2]string{"X-HTTP-Method", ""}, [2]string{"x-tunneled_method", ""},
+			[2]string{"X-Other", "1"},
 			[2]string{"CONTENT-TYPE", "application/json"}))
 	case 6:
 		r.Headers[1][1] = of.capability

@@ -56,24 +56,26 @@ export class HeaderList {
   }
 }
 
-const OVERRIDES = ['x-http-method', 'x-http-method-override', 'x-method-override'];
-const PARAMETERS = ['_method', '_httpmethod', 'x_http_method', 'x_http_method_override', 'x_method_override'];
+const OVERRIDE = new RegExp('^(_+(http_?)?method(_?override)?|_*(x_)?(http_?)?method_?override|' +
+  '_*x_(http|tunneled)_method)_*$');
 const WRITES = ['POST', 'PUT', 'PATCH', 'DELETE'];
 
 /** Refuses headers and parameters by which frameworks change the method (override_refused). */
 export function checkOverrides(method: string, query: string, headers: HeaderList): void {
-  const header = headers.names().find((name) => OVERRIDES.includes(name.replace(/[^a-z0-9]/g, '-')));
+  const header = headers.names().find((name) => OVERRIDE.test(folded(name)));
   refuseIf(header, 'override_refused', `the header ${header} would change the method`);
   for (const parameter of query.split(/[&;]/).filter((p) => p !== '')) {
     const at = parameter.indexOf('=');
     const name = unescape(at < 0 ? parameter : parameter.slice(0, at));
     const value = unescape(at < 0 ? '' : parameter.slice(at + 1)).trim().toUpperCase();
-    const folded = name.replace(/^ +/, '').split('\0', 1)[0]!.toLowerCase().replace(/[^a-z0-9]/gu, '_');
-    refuseIf(PARAMETERS.includes(folded) ||
-      (folded === 'method' && value !== method.toUpperCase() && WRITES.includes(value)), 'override_refused',
+    refuseIf(OVERRIDE.test(folded(name)) ||
+      (folded(name) === 'method' && value !== method.toUpperCase() && WRITES.includes(value)), 'override_refused',
       `the parameter ${name.slice(0, 40)} would change the method`);
   }
 }
+
+const folded = (name: string) =>
+  name.replace(/^ +/, '').split('\0', 1)[0]!.toLowerCase().replace(/[^a-z0-9]/gu, '_');
 
 const unescape = (text: string) =>
   text.replaceAll('+', ' ').replace(/%([0-9A-Fa-f]{2})/g, (_, digits: string) => String.fromCharCode(parseInt(digits,

@@ -17,8 +17,8 @@ _ORIGIN = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/\[\]-]|%[0-9A-Fa-f]{2})*")
 _ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
 _BROKEN = re.compile("%(?![0-9A-Fa-f]{2})")
-_OVERRIDES = {"x-http-method", "x-http-method-override", "x-method-override"}
-_PARAMETERS = {"_method", "_httpmethod", *(name.replace("-", "_") for name in _OVERRIDES)}
+_OVERRIDE = re.compile("_+(http_?)?method(_?override)?_*|_*(x_)?(http_?)?method_?override_*|"
+                       "_*x_(http|tunneled)_method_*")
 _WRITES = {"post", "put", "patch", "delete"}
 
 
@@ -63,14 +63,13 @@ def origin(public_url: str, fields: Fields) -> str:
 def refuse_overrides(method: str, url: str, fields: Fields) -> None:
     """Refuses headers and query parameters that make some servers use another method."""
     for name in fields:
-        dashed = re.sub(r"[^a-z0-9]", "-", name)
-        refuse_if(dashed in _OVERRIDES, "override_refused", f"the header {name} would change the method")
+        refuse_if(_OVERRIDE.fullmatch(_folded(name)), "override_refused", f"the header {name} would change the method")
     for parameter in re.split("[&;]", url.partition("?")[2]):
         name, _, value = parameter.partition("=")
         folded = _folded(_unescaped(name))
         value = _unescaped(value).strip().casefold()
         other = folded == "method" and value != method.casefold() and value in _WRITES
-        refuse_if(folded in _PARAMETERS or other, "override_refused", "a query parameter would change the method")
+        refuse_if(_OVERRIDE.fullmatch(folded) or other, "override_refused", "a query parameter would change the method")
 
 
 def _unescaped(text: str) -> str:
