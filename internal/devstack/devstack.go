@@ -73,11 +73,13 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	if err := s.keepCA(time.Now()); err != nil {
 		return nil, err
 	}
-	manifest, err := s.PinHashes()
-	if err != nil {
-		return nil, err
-	}
+	var manifest *policy.Manifest
 	for _, name := range s.names() {
+		if name == "control" { // the first that reads the manifest; the others start meanwhile
+			if manifest, err = s.PinHashes(); err != nil {
+				return nil, err
+			}
+		}
 		if err := s.StartProcess(name, configurations[name]); err != nil {
 			return nil, err
 		}
