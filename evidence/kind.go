@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/evidence/internal/codec"
@@ -40,7 +41,7 @@ type Kind[C any] struct {
 	registered func(*C) *Registered
 	check      func(*C) error
 	custody    func(*C) *KeyClaims // nil if the claims do not describe the key
-	codec      *codec.Codec
+	codec      func() *codec.Codec // made when it is used first: most processes use few kinds
 }
 
 type claims[C any] interface {
@@ -56,7 +57,7 @@ func newKind[C any, P claims[C]](alg, typ, purpose string, maxLifetime time.Dura
 				return err
 			}
 		}
-		return k.codec.Check(typ, c)
+		return k.codec().Check(typ, c)
 	}
 	return k
 }
@@ -78,7 +79,7 @@ func NewKind[C any, P claims[C]](typ, purpose string, maxLifetime time.Duration,
 func kindOf[C any, P claims[C]](alg, typ, purpose string, maxLifetime time.Duration) Kind[C] {
 	k := Kind[C]{
 		Typ: typ, Purpose: purpose, MaxLifetime: maxLifetime, alg: alg, maxToken: maxToken,
-		codec:      codec.New(reflect.TypeFor[C]()),
+		codec:      sync.OnceValue(func() *codec.Codec { return codec.New(reflect.TypeFor[C]()) }),
 		registered: func(c *C) *Registered { return P(c).registered() },
 	}
 	if _, ok := any(P(nil)).(interface{ keyClaims() *KeyClaims }); ok {

@@ -124,7 +124,7 @@ func (k Kind[C]) prepare(alg, kid string, c *C) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	payload, err := k.codec.Encode(c, 1024)
+	payload, err := k.codec().Encode(c, 1024)
 	if err != nil {
 		return nil, err
 	}

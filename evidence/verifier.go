@@ -90,7 +90,7 @@ func (v *Verifier) moment() moment { return moment{v.now(), v.skew} }
 // decode accepts a payload only as [Sign] writes it.
 func decode[C any](k Kind[C], payload []byte) (*C, error) {
 	c := new(C)
-	if err := k.codec.Decode(payload, c); err != nil {
+	if err := k.codec().Decode(payload, c); err != nil {
 		return nil, refusal.New("artifact_malformed", "the claims of the %s %w", k.Typ, err)
 	}
 	if err := k.registered(c).check(k.Typ, k.MaxLifetime); err != nil {

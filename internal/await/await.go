@@ -20,16 +20,18 @@ var ErrPending = errors.New("not certified yet")
 // may have changed, and each second. It logs once what it waits for.
 func For[T any](ctx context.Context, log *zap.Logger, what string, paths []string, try func() (T, error)) (v T,
 	err error) {
+	if v, err = try(); err == nil || !Pending(err) {
+		return v, err // mostly nothing is missing, and no file has to be watched
+	}
 	trying, end := context.WithCancel(ctx)
 	defer end()
-	because, said := ErrPending, false
-	err = because // until it is tried
+	because, said := err, false
 	files.Follow(trying, paths, func() error {
 		if v, err = try(); err == nil || !Pending(err) {
 			end()
 			return nil
 		}
-		if because == ErrPending || ctx.Err() == nil { //nolint:errorlint // nothing tried yet; later errors come from ctx
+		if ctx.Err() == nil { // otherwise the error comes from its end
 			because = err
 		}
 		return err

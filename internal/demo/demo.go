@@ -74,7 +74,7 @@ func New(ctx context.Context) (*Demo, error) {
 	if d.own.Stack, err = devstack.Start(ctx, d.own.Dir); err != nil {
 		return d, err
 	}
-	if err := d.startAPIs(ctx); err != nil {
+	if err := errors.Join(d.own.Stack.Ready(ctx), d.startAPIs(ctx)); err != nil {
 		return d, err
 	}
 	d.old, err = d.own.DeliverRelease(ctx)

@@ -56,8 +56,8 @@ func New(dir string) *Stack {
 
 const startTimeout = 3 * time.Minute
 
-// Start starts the processes that have a configuration file in dir, and returns when all are ready. If Start fails, it
-// ends them again.
+// Start starts the processes that have a configuration file in dir, and returns when all their keys are certified. If
+// Start fails, it ends them again.
 func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	s := New(dir)
 	defer func() {
@@ -73,11 +73,13 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	if err := s.keepCA(time.Now()); err != nil {
 		return nil, err
 	}
-	manifest, err := s.PinHashes()
-	if err != nil {
-		return nil, err
-	}
+	var manifest *policy.Manifest
 	for _, name := range s.names() {
+		if name == "control" { // the first that reads the manifest; the others start meanwhile
+			if manifest, err = s.PinHashes(); err != nil {
+				return nil, err
+			}
+		}
 		if err := s.StartProcess(name, configurations[name]); err != nil {
 			return nil, err
 		}
@@ -85,12 +87,19 @@ func Start(ctx context.Context, dir string) (_ *Stack, err error) {
 	if err := s.certify(ctx, manifest); err != nil {
 		return nil, err
 	}
+	return s, nil
+}
+
+// Ready waits until all processes are ready.
+func (s *Stack) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	for _, p := range s.Processes {
 		if err := s.WaitFor(ctx, p, "/startupz"); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return s, nil
+	return nil
 }
 
 var hashPatterns = map[string]*regexp.Regexp{

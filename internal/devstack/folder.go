@@ -41,7 +41,7 @@ const node = "reputation"
 var (
 	configurations = map[string]string{"trigger": TriggerFile, "control": ControlFile, node: ReputationFile,
 		"serve": SidecarFile}
-	startOrder = []string{"trigger", "control", node, "serve"}
+	startOrder = []string{"trigger", node, "control", "serve"}
 )
 
 func (s *Stack) names() []string {

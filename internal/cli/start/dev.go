@@ -101,11 +101,14 @@ func dev(c *cobra.Command, dir string, files map[string][]byte, quiet bool) erro
 		return err
 	}
 	defer s.Stop()
-	login, end, err := startConsole(dir)
+	login, end, err := startConsole(dir) // while the others get ready
 	if err != nil {
 		return err
 	}
 	defer end()
+	if err := s.Ready(ctx); err != nil {
+		return err
+	}
 	about := c.OutOrStdout()
 	if !quiet && !cli.IsTerminal(about) { // which is for JSON then
 		about = c.ErrOrStderr()

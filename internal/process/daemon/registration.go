@@ -30,8 +30,9 @@ import (
 type registration struct {
 	p    *Process
 	plan Plan
-	peer wire.Peer
 	base string
+	// Two clients: only the replica that made a nonce takes it, so nothing else uses the connection on which it came.
+	registering, following wire.Peer
 
 	manifest  atomic.Pointer[string] // hash of the one that was delivered last
 	delivered chan struct{}          // has room for one: there is another
@@ -52,9 +53,11 @@ func (p *Process) registers(ctx context.Context, group *errgroup.Group, plan Pla
 	if plan.Registrar == nil {
 		return
 	}
-	client, base := p.Client(*plan.Registrar)
-	r := &registration{p: p, plan: plan, base: base, delivered: make(chan struct{}, 1),
-		peer: wire.Peer{HTTP: client, Name: "the registrar", Unavailable: "process_unavailable"}}
+	r := &registration{p: p, plan: plan, delivered: make(chan struct{}, 1)}
+	for _, peer := range []*wire.Peer{&r.registering, &r.following} {
+		*peer = wire.Peer{Name: "the registrar", Unavailable: "process_unavailable"}
+		peer.HTTP, r.base = p.Client(*plan.Registrar)
+	}
 	group.Go(func() error { r.register(ctx); return nil })
 	group.Go(func() error { r.follow(ctx); return nil })
 	group.Go(func() error { r.reload(ctx); return nil })
@@ -114,7 +117,7 @@ func (r *registration) once(ctx context.Context, roles []RoleDocument) (time.Dur
 	var nonce struct {
 		Nonce string `json:"nonce"`
 	}
-	if err := r.peer.Call(ctx, r.base+"/v1/nonces", struct{}{}, &nonce); err != nil {
+	if err := r.registering.Call(ctx, r.base+"/v1/nonces", struct{}{}, &nonce); err != nil {
 		return 0, err
 	}
 	publication, err := json.Marshal(struct {
@@ -131,7 +134,7 @@ func (r *registration) once(ctx context.Context, roles []RoleDocument) (time.Dur
 	var done struct {
 		Again int64 `json:"again"`
 	}
-	err = r.peer.Call(ctx, r.base+"/v1/registrations", map[string]any{
+	err = r.registering.Call(ctx, r.base+"/v1/registrations", map[string]any{
 		"nonce": nonce.Nonce, "publication": string(publication), "proofs": proofs,
 	}, &done)
 	return time.Duration(done.Again) * time.Second, err
@@ -198,7 +201,7 @@ func (r *registration) get(ctx context.Context, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := r.peer.Send(req)
+	resp, err := r.following.Send(req)
 	if err != nil {
 		return nil, err
 	}

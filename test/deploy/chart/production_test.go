@@ -113,6 +113,11 @@ func produce(t *testing.T, identity string) *production {
 	}
 	p.WaitReady("agents", "deployment/agent")
 	p.post(3)
+	for _, pod := range p.registrars() {
+		if said := p.Logs(pod, "registrar"); strings.Contains(said, "comes from another registrar") {
+			t.Error("a process has asked one replica for a nonce, and another one to register:", said)
+		}
+	}
 	return p
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"time"
 
@@ -30,9 +31,12 @@ func (n *Node) see(pod *corev1.Pod) {
 		}
 		return
 	}
+	before := r.current().Labels
 	r.change(func() { r.latest, r.deleted = pod, r.deleted || pod.DeletionTimestamp != nil })
 	if pod.DeletionTimestamp == nil {
-		n.firewall.changed() // its labels may have changed
+		if !maps.Equal(before, pod.Labels) {
+			n.firewall.changed()
+		}
 		return
 	}
 	select {

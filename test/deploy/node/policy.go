@@ -76,12 +76,14 @@ func (f *firewall) policyRules(pods []endpoint) (jumps, chains, links []string, 
 func (f *firewall) rulesFor(pod endpoint, direction networkingv1.PolicyType, policies []*networkingv1.NetworkPolicy,
 	pods []endpoint) (rules []string, isolated bool, err error) {
 	for _, policy := range policies {
+		if policy.Namespace != pod.namespace || !slices.Contains(policy.Spec.PolicyTypes, direction) {
+			continue
+		}
 		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
 		if err != nil {
 			return nil, false, err
 		}
-		if policy.Namespace != pod.namespace || !selector.Matches(pod.labels) ||
-			!slices.Contains(policy.Spec.PolicyTypes, direction) {
+		if !selector.Matches(pod.labels) {
 			continue
 		}
 		isolated = true
@@ -128,8 +130,12 @@ func (f *firewall) allow(side, namespace string, peers []networkingv1.NetworkPol
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range found {
-			matches = append(matches, fmt.Sprintf("ip %s %s ", side, e.address))
+		if len(found) > 0 {
+			addresses := make([]string, len(found))
+			for i, e := range found {
+				addresses[i] = e.address
+			}
+			matches = append(matches, fmt.Sprintf("ip %s { %s } ", side, strings.Join(addresses, ", ")))
 		}
 		reached = append(reached, found...)
 	}

@@ -113,6 +113,7 @@ func (r *Rig) Start(t *testing.T) {
 	check.Must(t, err)
 	r.Stack = stack
 	t.Cleanup(stack.Stop)
+	check.Must(t, stack.Ready(context.WithoutCancel(t.Context())))
 }
 
 // PrepareRig is NewRig without the start.

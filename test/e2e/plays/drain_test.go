@@ -218,7 +218,10 @@ func TestPortInUse(t *testing.T) {
 		defer taken.Close()
 		stack, err := devstack.Start(t.Context(), r.Dir)
 		if err == nil {
+			err = stack.Ready(t.Context())
 			stack.Stop()
+		}
+		if err == nil {
 			t.Fatalf("%s is in use, and it starts", address)
 		}
 		want := "listen in " + r.In(file) + ": another process listens on " + address +
