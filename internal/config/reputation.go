@@ -19,7 +19,7 @@ type Reputation struct {
 	// Public is the HTTPS endpoint for everyone else.
 	Public *Public `yaml:"public"`
 	// State is the store's folder, for the node's user alone.
-	State string `yaml:"state" is:"path" need:"yes"`
+	State string `yaml:"state" is:"folder" need:"yes"`
 	// Store keeps receipts, challenges, and baselines of scores.
 	Store Store `yaml:"store"`
 	// Retention keeps a session's receipts this long after the last one. Default 2160h.
@@ -71,11 +71,11 @@ type ReputationKeys struct {
 // Public is an address that everybody can reach, over HTTPS alone.
 type Public struct {
 	// Listen is the host:port.
-	Listen string `yaml:"listen" need:"yes" is:"address"`
+	Listen string `yaml:"listen" need:"yes" is:"listen"`
 	// TLSCertificate is a PEM file for `listen`, reread with its key when it changes.
-	TLSCertificate string `yaml:"tlsCertificate" is:"path" need:"yes"`
+	TLSCertificate string `yaml:"tlsCertificate" is:"public" need:"yes"`
 	// TLSKey is the PEM file of its key.
-	TLSKey string `yaml:"tlsKey" is:"path" need:"yes"`
+	TLSKey string `yaml:"tlsKey" is:"secret" need:"yes"`
 }
 
 // Store says where a process keeps what must survive it.
@@ -89,9 +89,9 @@ type Owner struct {
 	// Name appears in the log and in metrics.
 	Name string `yaml:"name" need:"yes"`
 	// Registry is the pinned public key (JWK) of the owner's key registry; its thumbprint names the owner.
-	Registry string `yaml:"registry" is:"path" need:"yes"`
+	Registry string `yaml:"registry" is:"public" need:"yes"`
 	// Bundle is the owner's trust bundle. History files beside it are read too.
-	Bundle string `yaml:"bundle" is:"path" need:"yes"`
+	Bundle string `yaml:"bundle" is:"public" need:"yes"`
 	// Certificates are the accepted custody certificates.
 	Certificates BelievedCertificates `yaml:"certificates" need:"yes"`
 	// Receipts are the accepted interaction receipts, and tokens that name a calling agent.
@@ -133,7 +133,7 @@ type Disputes struct {
 
 	// Operator is the operator's public key (JWK), for setting the log's time back after a wrong clock. Keep the private
 	// key offline.
-	Operator string `yaml:"operator" is:"path"`
+	Operator string `yaml:"operator" is:"public"`
 
 	// OperatorRoot is what the file holds; nil without it.
 	OperatorRoot *evidence.Root `yaml:"-" of:"operator"`
@@ -142,7 +142,7 @@ type Disputes struct {
 // Arbiter decides disputes of type general, with others.
 type Arbiter struct {
 	// Key is its public key (JWK).
-	Key string `yaml:"key" is:"path" need:"yes"`
+	Key string `yaml:"key" is:"public" need:"yes"`
 	// Owner is the thumbprint of its owner, whose agents' disputes it does not decide. Default: none.
 	Owner string `yaml:"owner"`
 

@@ -8,20 +8,20 @@ type Trigger struct {
 	Process `yaml:",inline"`
 
 	// Listen is the address for webhooks.
-	Listen string `yaml:"listen" is:"address"`
+	Listen string `yaml:"listen" is:"listen"`
 	// TLSCertificate is a PEM file for `listen`, reread when it changes. Default: plain HTTP.
-	TLSCertificate string `yaml:"tlsCertificate" is:"path"`
+	TLSCertificate string `yaml:"tlsCertificate" is:"public"`
 	// TLSKey is the PEM file of its key.
-	TLSKey string `yaml:"tlsKey" is:"path"`
+	TLSKey string `yaml:"tlsKey" is:"secret"`
 	// Internal is the endpoint for sidecars, out of agents' reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// State is the event store's folder, for the service's user alone.
-	State string `yaml:"state" is:"path" need:"yes"`
+	State string `yaml:"state" is:"folder" need:"yes"`
 	// Store keeps events.
 	Store Store `yaml:"store"`
 	// EventSecretFile holds a secret that authenticates events: at least 32 bytes, the same for all replicas. Only with
 	// store.postgres, which requires it.
-	EventSecretFile string `yaml:"eventSecretFile" is:"path"`
+	EventSecretFile string `yaml:"eventSecretFile" is:"secret"`
 	// Keys are the two signing keys.
 	Keys TriggerKeys `yaml:"keys" need:"yes"`
 	// MaxAge bounds the age at which an event can open a session and allow posts. Default 15m.
@@ -73,7 +73,7 @@ type Source struct {
 
 type GitHub struct {
 	// SecretFiles hold its secrets: several during a rotation, none shared with another source.
-	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
+	SecretFiles []string `yaml:"secretFiles" is:"secret" need:"yes"`
 	// Events are the events that start a run, as NAME or NAME.ACTION, such as release.published.
 	Events []string `yaml:"events" need:"yes"`
 	// Human are the events that a human requests, such as workflow_dispatch; they never allow a post.
@@ -82,7 +82,7 @@ type GitHub struct {
 
 type Webhook struct {
 	// SecretFiles hold the secrets (whsec_...): several during a rotation, none shared with another source.
-	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
+	SecretFiles []string `yaml:"secretFiles" is:"secret" need:"yes"`
 }
 
 type Schedule struct {
@@ -96,7 +96,7 @@ type Schedule struct {
 // Queue configures a spool directory with the folders new, claimed and refused.
 type Queue struct {
 	// Dir is the spool directory. Producers move finished files into its folder "new".
-	Dir string `yaml:"dir" is:"path" need:"yes"`
+	Dir string `yaml:"dir" is:"secret" need:"yes"`
 	// Owners are users whose files are accepted, besides the service's user and the directory's owner.
 	Owners []uint32 `yaml:"owners"`
 }

@@ -14,7 +14,7 @@ type Verification struct {
 	// Mode is observed (checks rest on the node's own record) or seed (also on the trace that the agent submits).
 	Mode string `yaml:"mode" one:"observed seed"`
 	// Tasks is a JSON file of tasks, used in turn. Default: the built-in tasks.
-	Tasks string `yaml:"tasks" is:"path"`
+	Tasks string `yaml:"tasks" is:"public"`
 	// Hosts are the host names of `public`. Other names are refused, except IP addresses and names used through a sidecar.
 	Hosts []string `yaml:"hosts"`
 	// Servers are the MCP servers that the tool list_mcp_servers names.

@@ -96,8 +96,11 @@ func (f *Findings) checkTags(key string, v reflect.Value, tag reflect.StructTag)
 			v.SetString(allowed[0])
 		}
 	}
-	if tag.Get("is") == "address" && v.String() != "" {
-		f.Address(key, v.String())
+	switch tag.Get("is") {
+	case "address", "listen", "peer":
+		if v.String() != "" {
+			f.Address(key, v.String())
+		}
 	}
 	if !v.IsZero() {
 		f.checkBounds(key, v, tag.Get("from"), tag.Get("to"))

@@ -18,11 +18,11 @@ import (
 // Collector is an OpenTelemetry collector that takes OTLP over HTTP.
 type Collector struct {
 	// Endpoint is its base URL, without /v1: https, or http at a loopback address.
-	Endpoint string `yaml:"endpoint" need:"yes"`
+	Endpoint string `yaml:"endpoint" need:"yes" is:"server"`
 	// CA is a PEM file of authorities for its certificate. Default: the system's.
-	CA string `yaml:"ca" is:"path"`
+	CA string `yaml:"ca" is:"public"`
 	// HeadersFile holds headers for each request: one NAME: VALUE a line.
-	HeadersFile string `yaml:"headersFile" is:"path"`
+	HeadersFile string `yaml:"headersFile" is:"secret"`
 
 	// What CA and HeadersFile hold.
 	Authorities string `yaml:"-" of:"ca"`

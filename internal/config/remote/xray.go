@@ -10,11 +10,11 @@ import (
 // XRayServer is one server of the xray bridge.
 type XRayServer struct {
 	// URL is the server's https URL; http is allowed at a loopback address.
-	URL string `yaml:"url" need:"yes"`
+	URL string `yaml:"url" need:"yes" is:"server"`
 	// CA is a PEM file of authorities for the server's certificate, besides the system's.
-	CA string `yaml:"ca" is:"path"`
+	CA string `yaml:"ca" is:"public"`
 	// TokenFile holds the server's token.
-	TokenFile string `yaml:"tokenFile" is:"path"`
+	TokenFile string `yaml:"tokenFile" is:"secret"`
 	// Header carries the bare token. Default: Authorization, with the prefix Bearer.
 	Header string `yaml:"header"`
 

@@ -11,9 +11,9 @@ import (
 // ClientCertificate authenticates the mediator at an API by mutual TLS. An API that does not ask for it gets no call.
 type ClientCertificate struct {
 	// File holds the certificate and its chain, in PEM. Each call reads it. Set `file` or `vault`.
-	File string `yaml:"file" is:"path"`
+	File string `yaml:"file" is:"secret"`
 	// KeyFile holds the key. Default: `file` holds both.
-	KeyFile string `yaml:"keyFile" is:"path"`
+	KeyFile string `yaml:"keyFile" is:"secret"`
 	// Vault issues the certificate and its key, as role api_credential.
 	Vault *VaultCertificate `yaml:"vault"`
 }

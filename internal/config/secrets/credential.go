@@ -32,7 +32,7 @@ type Credential struct {
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret of at least 8 bytes, for `aws` a shared credentials file with one profile. Reread after a 401,
 	// for `aws` also after a 400 or 403. Set one of `file`, `vault`, `oauth`, `google`, `githubApp`.
-	File string `yaml:"file" is:"path"`
+	File string `yaml:"file" is:"secret"`
 	// Vault reads the secret from custody's Vault as role api_credential: again after a 401, and before its lease ends
 	// (each minute if it has none).
 	Vault *VaultSecret `yaml:"vault"`
@@ -226,23 +226,4 @@ func (v *VaultSecret) Fields(r *Credential) credential.Fields {
 		return credential.Fields{ID: "username", Secret: "password"}
 	}
 	return credential.Fields{Secret: v.Field}
-}
-
-// Uses returns the files that the credential is read from, and the URLs that it is got from.
-func (r *Credential) Uses() (files, urls []string) {
-	files = []string{r.File}
-	if o := r.OAuth; o != nil {
-		files = append(files, o.ClientSecretFile, o.RefreshTokenFile, o.SubjectTokenFile)
-		urls = append(urls, o.TokenURL)
-		if o.IdentityProvider != nil {
-			files, urls = append(files, o.IdentityProvider.ClientSecretFile), append(urls, o.IdentityProvider.TokenURL)
-		}
-	}
-	if r.Google != nil {
-		files, urls = append(files, r.Google.KeyFile), append(urls, r.Google.TokenURL)
-	}
-	if r.GitHubApp != nil {
-		files, urls = append(files, r.GitHubApp.KeyFile), append(urls, r.GitHubApp.APIURL)
-	}
-	return files, urls
 }

@@ -21,9 +21,9 @@ type Custody struct {
 // Vault locates Vault and says how this process logs in: once for each signing role.
 type Vault struct {
 	// Address is https://host:port.
-	Address string `yaml:"address" need:"yes"`
+	Address string `yaml:"address" need:"yes" is:"server"`
 	// CA is a PEM file of authorities for Vault's certificate. Default: the system's.
-	CA string `yaml:"ca" is:"path"`
+	CA string `yaml:"ca" is:"public"`
 	// Transit is the mount of the Transit engine. Default transit.
 	Transit string `yaml:"transit"`
 	// Keys are all the deployment's signing keys: each role's login must be able to use only its own.
@@ -69,11 +69,11 @@ type Kubernetes struct {
 // PKCS11 names a PKCS #11 token.
 type PKCS11 struct {
 	// Module is the token's library.
-	Module string `yaml:"module" need:"yes"`
+	Module string `yaml:"module" need:"yes" is:"library"`
 	// Token is the token's label.
 	Token string `yaml:"token" need:"yes"`
 	// PINFile holds the token's user PIN.
-	PINFile string `yaml:"pinFile" is:"path" need:"yes"`
+	PINFile string `yaml:"pinFile" is:"secret" need:"yes"`
 	// Hardware declares that the token is hardware, if its slot does not say so.
 	Hardware bool `yaml:"hardware"`
 }
@@ -108,36 +108,15 @@ func (a VaultAuth) secrets(role string) []string {
 	}
 }
 
-// SecretFiles returns the custody's secret files for some roles of the process.
+// SecretFiles returns the files with which some roles of the process log in.
 func (c Custody) SecretFiles(roles ...string) (out []string) {
-	switch {
-	case c.Vault != nil:
-		for _, role := range roles {
-			out = append(out, c.Vault.Auth.secrets(role)...)
-		}
-	case c.PKCS11 != nil:
-		out = []string{c.PKCS11.PINFile}
-	}
-	return out
-}
-
-// PublicFiles returns further files of the custody. An agent that could change them could pose as the custody.
-func (c Custody) PublicFiles() []string {
-	switch {
-	case c.Vault != nil:
-		return []string{c.Vault.CA}
-	case c.PKCS11 != nil:
-		return []string{c.PKCS11.Module}
-	}
-	return nil
-}
-
-// Addresses returns where the custody is reached over TCP. Port 53 is for DNS over TCP, to resolve Vault's name.
-func (c Custody) Addresses() []string {
 	if c.Vault == nil {
 		return nil
 	}
-	return []string{c.Vault.Address, "53"}
+	for _, role := range roles {
+		out = append(out, c.Vault.Auth.secrets(role)...)
+	}
+	return out
 }
 
 // Check implements [fields.Checker].

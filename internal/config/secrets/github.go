@@ -19,7 +19,7 @@ type GitHubApp struct {
 	// Installation is the installation's number, from its URL.
 	Installation uint64 `yaml:"installation" need:"yes"`
 	// KeyFile is the App's private key (PEM). Set this or `vaultKey`.
-	KeyFile string `yaml:"keyFile" is:"path"`
+	KeyFile string `yaml:"keyFile" is:"secret"`
 	// VaultKey names the key in custody's Transit engine.
 	VaultKey string `yaml:"vaultKey"`
 	// Repositories are the tokens' only repositories, without their owner.
@@ -27,7 +27,7 @@ type GitHubApp struct {
 	// Permissions are the tokens' only permissions, such as {issues: write}. Default: the installation's.
 	Permissions map[string]string `yaml:"permissions"`
 	// APIURL is the REST API's base URL. Default https://api.github.com. Enterprise: https://HOST/api/v3.
-	APIURL string `yaml:"apiURL"`
+	APIURL string `yaml:"apiURL" is:"server"`
 }
 
 var apiURLs = fields.URLs{Base: true, What: "an https URL without a query, such as https://github.example.com/api/v3"}

@@ -48,11 +48,9 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 
 // Plan returns what the control plane takes from a configuration.
 func Plan(c *config.Control) (daemon.Plan, error) {
-	return daemon.Plan{
-		File: c.File, Process: c.Process, Manifest: c.Manifest, Policy: c.Rules.Hash(),
-		Key: "internal", Endpoint: c.Internal, Grace: 10 * time.Second, Public: []string{c.Policy},
-		Listens: []endpoint.Place{{Key: "webBotAuth", Address: c.WebBotAuth}},
-	}, nil
+	p := daemon.PlanOf(c, c.File, c.Process, c.Internal)
+	p.Manifest, p.Policy = c.Manifest, c.Rules.Hash()
+	return p, nil
 }
 
 // Plan implements [daemon.Service]. The manifest has to pin the rules.

@@ -80,7 +80,7 @@ func Run[C any, P config.Configuration[C]](ctx context.Context, name, path strin
 	if err != nil {
 		return err
 	}
-	if err := endpoint.CheckPlaces(path, plan.places()...); err != nil {
+	if err := endpoint.CheckPlaces(path, plan.Listens...); err != nil {
 		return err
 	}
 	log, err := logs.New(plan.Log, name, stderr)
@@ -178,7 +178,7 @@ func (r *running[C]) listen(plan Plan) (open []port, err error) {
 		}
 		l, err := listen(e, r.Identity, r.Log)
 		if err != nil {
-			return open, fmt.Errorf("%s: %w", plan.Key, err)
+			return open, fmt.Errorf("listen at %s: %w", e, err)
 		}
 		if e.TCP != "" {
 			r.Address = l.Addr()

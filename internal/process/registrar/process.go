@@ -18,6 +18,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
@@ -81,7 +83,6 @@ type store interface {
 }
 
 const (
-	grace         = 10 * time.Second
 	caPurpose     = "tls_authority" // the CA's role in its custody
 	readerPurpose = "public_keys"   // the role that reads the processes' public keys
 )
@@ -94,12 +95,8 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 
 // Plan returns what the registrar takes from a configuration.
 func Plan(c *config.Registrar) (daemon.Plan, error) {
-	p := daemon.Plan{
-		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
-		Listens: []endpoint.Place{{Key: "listen", Address: c.Listen}},
-		Public:  []string{c.Rules}, Write: []string{c.State},
-		Secret: c.Custody.SecretFiles(caPurpose, readerPurpose),
-	}
+	p := daemon.PlanOf(c, c.File, c.Process, c.Internal)
+	p.Secret = append(p.Secret, c.Custody.SecretFiles(caPurpose, readerPurpose)...)
 	for _, key := range []string{c.RegistryKey, c.AuditorKey} {
 		if filepath.Ext(key) != ".yaml" {
 			p.Secret = append(p.Secret, key)
@@ -109,17 +106,16 @@ func Plan(c *config.Registrar) (daemon.Plan, error) {
 		if err != nil {
 			return p, err
 		}
-		p.Secret, p.Public = append(p.Secret, root.Custody.SecretFiles(root.Purpose)...),
-			append(append(p.Public, key), root.Custody.PublicFiles()...)
-		p.Connect = append(p.Connect, root.Custody.Addresses()...)
+		uses := fields.UsesOf(root)
+		p.Secret = slices.Concat(p.Secret, uses.Secret, root.Custody.SecretFiles(root.Purpose))
+		p.Public, p.Connect = append(append(p.Public, key), uses.Public...), append(p.Connect, uses.Connect...)
 	}
 	if k := c.Kubernetes; k != nil {
 		o := apiServer(k)
 		p.Secret, p.Public = append(p.Secret, o.TokenFile), append(p.Public, o.CAFile)
-		p.Connect = append(p.Connect, o.Server, daemon.DNS)
+		p.Connect = append(p.Connect, o.Server)
 	}
-	err := p.UseDatabase(c.Postgres, c.StoreDSN)
-	return p, err
+	return p, p.UseDatabase(c.StoreDSN)
 }
 
 // Plan implements [daemon.Service].
@@ -226,7 +222,7 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 		return nil, fmt.Errorf("listen in %s: %w", p.config.Path, err)
 	}
 	p.Log.Info("answering other processes", zap.Stringer("address", l.Addr()))
-	group.Go(func() error { return endpoint.Serve(ctx, l, p.public(), endpoint.Limits{}, grace, p.Log) })
+	group.Go(func() error { return endpoint.Serve(ctx, l, p.public(), endpoint.Limits{}, daemon.Grace, p.Log) })
 	group.Go(func() error { p.Registrar.Run(ctx); return nil })
 	group.Go(func() error { return p.followRules(ctx, group) })
 	return p.operators(), nil

@@ -32,8 +32,6 @@ type source struct {
 	service *trigger.Service
 }
 
-const grace = 10 * time.Second
-
 // Run runs the trigger service until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
 	return daemon.Run(ctx, "trigger", path, stderr, new(source))
@@ -41,32 +39,20 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 
 // Plan returns what the trigger service takes from a configuration.
 func Plan(c *config.Trigger) (daemon.Plan, error) {
-	p := daemon.Plan{
-		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
-		Listens: []endpoint.Place{{Key: "listen", Address: c.Listen}},
-		Secret:  []string{c.TLSKey, c.EventSecretFile, filepath.Join(c.State, "events.db")},
-		Public:  []string{c.TLSCertificate},
-		Write:   []string{c.State},
-	}
+	p := daemon.PlanOf(c, c.File, c.Process, c.Internal)
+	p.Secret = append(p.Secret, filepath.Join(c.State, "events.db"))
 	var names []string
 	for _, s := range c.Sources {
 		names = append(names, s.Name)
-		switch {
-		case s.GitHub != nil:
-			p.Secret = append(p.Secret, s.GitHub.SecretFiles...)
-		case s.StandardWebhooks != nil:
-			p.Secret = append(p.Secret, s.StandardWebhooks.SecretFiles...)
-		case s.Engine != nil:
-			p.Secret = append(p.Secret, s.Engine.SecretFiles...)
-		case s.Queue != nil:
-			p.Secret, p.Move = append(p.Secret, s.Queue.Dir), append(p.Move, s.Queue.Dir)
+		if s.Queue != nil {
+			p.Move = append(p.Move, s.Queue.Dir)
 		}
 	}
 	p.Shown = []look.Observation{look.New(look.Human, look.Holds, "This trigger service verifies its sources itself ("+
 		strings.Join(names, ", ")+
 		"). It signs nothing for events that its configuration lists as a human's, and nothing for "+
 		"events that somebody only reported.")}
-	return p, p.UseDatabase(c.Store.Postgres, c.StoreDSN)
+	return p, p.UseDatabase(c.StoreDSN)
 }
 
 // Plan implements [daemon.Service].
@@ -112,7 +98,7 @@ func (p *source) Begin(ctx context.Context, group *errgroup.Group) (http.Handler
 			return nil, fmt.Errorf("webhooks: %w", err)
 		}
 		group.Go(func() error {
-			return endpoint.Serve(ctx, webhooks, p.service.Webhooks(), endpoint.PublicLimits, grace, p.Log)
+			return endpoint.Serve(ctx, webhooks, p.service.Webhooks(), endpoint.PublicLimits, daemon.Grace, p.Log)
 		})
 	}
 	group.Go(func() error { return p.service.Run(ctx) })
