@@ -13,14 +13,8 @@ import (
 func (c *Trigger) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
-	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
 	if (c.EventSecretFile == "") != (c.Store.Postgres == nil) {
 		f.Add("eventSecretFile", "must be set if store.postgres is set, and only then")
-	} else if c.EventSecretFile != "" {
-		var err error
-		if c.EventSecret, err = f.Secret(c.EventSecretFile, 32); err != nil {
-			f.Add("eventSecretFile", "%v", err)
-		}
 	}
 	distinct(f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {

@@ -13,7 +13,7 @@
 //
 //	need     it must not be empty
 //	one      its allowed values; the first is the default
-//	from, to its bounds
+//	from, to its bounds: of a number, a duration, the bytes of a text or the items of a list
 //	is       what the key names:
 //	         path: a file or folder; relative paths start at the file's own folder
 //	         secret, public: a file that the agent must not change, nor read if it is secret
@@ -21,6 +21,7 @@
 //	         folder: one that the process writes to
 //	         address: a host:port; listen: one where the process listens, as socket is of a unix socket
 //	         peer, server: a host:port, or a URL, to which the process connects
+//	least    how many bytes the secret in the file must have
 //	of       the key with the path of the file whose content the field holds
 //	reload   a reload applies it; all other keys need a restart
 package config
@@ -29,6 +30,7 @@ import (
 	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/config/remote"
 	"github.com/actionproof/mediator/internal/config/secrets"
+	"github.com/actionproof/mediator/ledger/postgres"
 )
 
 // Process is what all processes configure in the same way.
@@ -114,9 +116,9 @@ type Admin struct {
 // Tokens are files, each with one token of at least 32 bytes. A changed file counts at once.
 type Tokens struct {
 	// Read is the file of a token that can only read.
-	Read string `yaml:"read" is:"secret"`
+	Read string `yaml:"read" is:"secret" least:"32"`
 	// Operate is the file of a token for everything.
-	Operate string `yaml:"operate" is:"secret"`
+	Operate string `yaml:"operate" is:"secret" least:"32"`
 }
 
 // MinToken is the minimum length of a token, in bytes.
@@ -136,7 +138,25 @@ type Peer struct {
 
 type Postgres struct {
 	// DSNFile holds a libpq connection string with its password; for a remote server, with sslmode=verify-full.
-	DSNFile string `yaml:"dsnFile" is:"secret" need:"yes"`
+	DSNFile string `yaml:"dsnFile" is:"secret" need:"yes" least:"1"`
+
+	// DSN is what DSNFile holds.
+	DSN string `yaml:"-" of:"dsnFile"`
+}
+
+// Check implements [fields.Checker].
+func (p *Postgres) Check(key string, f *findings) {
+	if err := postgres.Check(p.DSN); err != nil && p.DSN != "" && !f.NoSecrets {
+		f.Add(key+".dsnFile", "%v", err)
+	}
+}
+
+// ConnString returns the DSN, or nothing without a database.
+func (p *Postgres) ConnString() string {
+	if p == nil {
+		return ""
+	}
+	return p.DSN
 }
 
 // SigningKey configures one signing role.

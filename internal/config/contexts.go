@@ -16,13 +16,13 @@ type Client struct {
 	File `yaml:"-"`
 
 	// Certificate is your certificate with its chain.
-	Certificate string `yaml:"certificate" is:"path"`
+	Certificate string `yaml:"certificate" is:"public"`
 	// Key is its key.
-	Key string `yaml:"key" is:"path"`
+	Key string `yaml:"key" is:"secret"`
 	// TokenFile holds a token of `admin.tokens`, instead of certificate and key.
-	TokenFile string `yaml:"tokenFile" is:"path"`
+	TokenFile string `yaml:"tokenFile" is:"secret"`
 	// Authorities certify the processes.
-	Authorities string `yaml:"authorities" is:"path" need:"yes"`
+	Authorities string `yaml:"authorities" is:"public" need:"yes"`
 	// Name is the DNS name or SPIFFE id that the certificate at HOST:PORT must have. Default: HOST.
 	Name string `yaml:"name"`
 }

@@ -33,9 +33,6 @@ type Registrar struct {
 	Kubernetes *Cluster `yaml:"kubernetes"`
 	// Trial makes root keys in the state folder, and accepts unsigned rules.
 	Trial bool `yaml:"trial"`
-
-	// StoreDSN is the content of postgres.dsnFile.
-	StoreDSN string `yaml:"-" of:"postgres.dsnFile"`
 }
 
 // Cluster configures what the registrar does in a Kubernetes cluster.
@@ -94,7 +91,6 @@ func (c *Registrar) checkAll(f *findings) {
 	if c.Process.Registrar != nil {
 		f.Add("registrar", "has no meaning here: this is the registrar")
 	}
-	c.StoreDSN = c.Postgres.dsn("postgres.dsnFile", f)
 	if want := filepath.Join(c.State, "trust.json"); c.Trust.Bundle != want {
 		f.Add("trust.bundle", "must be %s, which this process writes", want)
 	}

@@ -30,8 +30,8 @@ type Reputation struct {
 	Keys ReputationKeys `yaml:"keys" need:"yes"`
 	// Audience is this node's name: the aud claim of sidecars' tokens for it.
 	Audience string `yaml:"audience" need:"yes"`
-	// Owners are the deployments whose receipts are accepted, at most 256.
-	Owners []Owner `yaml:"owners" reload:"yes" need:"yes"`
+	// Owners are the deployments whose receipts are accepted.
+	Owners []Owner `yaml:"owners" reload:"yes" need:"yes" to:"256"`
 	// BelievedHosts are the model hosts that you trust, as host or host:port (default port 443). Only calls to them
 	// count in scores.
 	BelievedHosts []string `yaml:"believedHosts" reload:"yes"`
@@ -40,8 +40,6 @@ type Reputation struct {
 	// Disputes lets agents publish signals and dispute them. It needs `verification`, which registers agents.
 	Disputes *Disputes `yaml:"disputes"`
 
-	// StoreDSN is how to connect to the store's database; empty if the store is a file.
-	StoreDSN string `yaml:"-" of:"store.postgres.dsnFile"`
 	// ModelHosts are BelievedHosts as receipts name them: host:port.
 	ModelHosts []string `yaml:"-"`
 }
@@ -127,9 +125,9 @@ type Disputes struct {
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`
 	// Arbiters decide disputes of type general, by majority. Default: such disputes end as inconclusive.
-	Arbiters []Arbiter `yaml:"arbiters"`
+	Arbiters []Arbiter `yaml:"arbiters" to:"15"`
 	// Appeal are other arbiters, to whom the loser can appeal within `deadline`. Default: no appeals.
-	Appeal []Arbiter `yaml:"appeal"`
+	Appeal []Arbiter `yaml:"appeal" to:"15"`
 
 	// Operator is the operator's public key (JWK), for setting the log's time back after a wrong clock. Keep the private
 	// key offline.
@@ -171,9 +169,6 @@ func (d *Disputes) Check(key string, f *findings) {
 	d.OperatorRoot = offline(d.Operator, key+".operator", f)
 	seen := make(map[string]bool)
 	panel := func(name string, arbiters []Arbiter) {
-		if len(arbiters) > dispute.MaxArbiters {
-			f.Add(key+"."+name, "there are %d; at most %d are allowed", len(arbiters), dispute.MaxArbiters)
-		}
 		for i := range arbiters {
 			a, at := &arbiters[i], fmt.Sprintf("%s.%s[%d]", key, name, i)
 			if a.Root = offline(a.Key, at+".key", f); a.Root == nil {

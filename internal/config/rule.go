@@ -17,11 +17,11 @@ type Rule struct {
 	Name string `yaml:"name" need:"yes"`
 	// Match selects the calls.
 	Match Match `yaml:"match" need:"yes"`
-	// Comment says why the rule is there (at most 500 bytes). Agents read it, with `owner` and `expires`, in refusals
+	// Comment says why the rule is there. Agents read it, with `owner` and `expires`, in refusals
 	// and at /v1/rules: write no secret into them.
-	Comment string `yaml:"comment"`
-	// Owner answers for the rule (at most 200 bytes).
-	Owner string `yaml:"owner"`
+	Comment string `yaml:"comment" to:"500"`
+	// Owner answers for the rule.
+	Owner string `yaml:"owner" to:"200"`
 	// Expires is a date (its start in UTC) or an RFC 3339 time. From then on, calls are refused (rule_expired), and open
 	// streams and WebSockets end.
 	Expires Time `yaml:"expires"`
@@ -64,18 +64,6 @@ func (c *Sidecar) Matches() iter.Seq2[string, match.Match] {
 			if !yield(e.Name, e.Match) {
 				return
 			}
-		}
-	}
-}
-
-// Check implements [fields.Checker].
-func (r *Rule) Check(key string, f *findings) {
-	for _, text := range []struct {
-		key, value string
-		most       int
-	}{{"comment", r.Comment, 500}, {"owner", r.Owner, 200}} {
-		if len(text.value) > text.most {
-			f.Add(key+"."+text.key, "has %d bytes, more than %d", len(text.value), text.most)
 		}
 	}
 }

@@ -22,8 +22,8 @@ func TestPurposes(t *testing.T) {
 		"expires: 14d":                                          "must be a date",
 		"expires: [2027-01-31]":                                 "must be a single value, not a list",
 		"owner: {name: ann}":                                    "must be a single value",
-		"owner: " + strings.Repeat("a", 201):                    "actions[0].owner: has 201 bytes, more than 200",
-		"comment: " + strings.Repeat("a", 501):                  "actions[0].comment: has 501 bytes, more than 500",
+		"owner: " + strings.Repeat("a", 201):                    "actions[0].owner: has 201 bytes; at most 200 are allowed",
+		"comment: " + strings.Repeat("a", 501):                  "actions[0].comment: has 501 bytes; at most 500 are allowed",
 		"expire: 2027-01-31": "actions[0].expire: is not known; did you mean " +
 			"expires?",
 	} {

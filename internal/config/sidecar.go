@@ -87,8 +87,6 @@ type Sidecar struct {
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
-	LedgerDSN     string          `yaml:"-" of:"ledger.postgres.dsnFile"` // empty if the ledger is a file
-	GateSecret    string          `yaml:"-" of:"gate.secretFile"`         // empty for a secret in memory
 	ActionRules   []rules.Action  `yaml:"-"`
 	EgressRules   []rules.Egress  `yaml:"-"`
 	Denied        *match.Denied   `yaml:"-"`
@@ -136,9 +134,12 @@ type Gate struct {
 	// Issuer is the iss claim of the gate's challenge tokens and capabilities. Default mediator-gate.
 	Issuer string `yaml:"issuer"`
 	// SecretFile holds the gate's secret of at least 32 bytes. Default: a random secret in memory.
-	SecretFile string `yaml:"secretFile" is:"secret"`
+	SecretFile string `yaml:"secretFile" is:"secret" least:"32"`
 	// Difficulty is how hard the gate's challenges are: lite, standard or gauntlet.
 	Difficulty string `yaml:"difficulty" one:"standard lite gauntlet"`
+
+	// Secret is what SecretFile holds; empty for a secret in memory.
+	Secret string `yaml:"-" of:"secretFile"`
 }
 
 type Session struct {

@@ -28,8 +28,8 @@ type SidecarKeys struct {
 }
 
 type Receipts struct {
-	// Subject is the agent's name in receipts, at most 256 bytes. Every action must have the same `subject`.
-	Subject string `yaml:"subject" need:"yes"`
+	// Subject is the agent's name in receipts. Every action must have the same `subject`.
+	Subject string `yaml:"subject" need:"yes" to:"256"`
 }
 
 // checkKeys checks the keys, and whether receipts can be made for every rule that needs them.
@@ -76,14 +76,8 @@ func (c *Sidecar) checkKeys(f *findings) {
 	if c.Receipts == nil {
 		return
 	}
-	for _, name := range []struct {
-		key, value string
-		most       int
-	}{{"runtime", c.Runtime, interaction.MaxRuntimeID},
-		{"receipts.subject", c.Receipts.Subject, interaction.MaxAgent}} {
-		if len(name.value) > name.most {
-			f.Add(name.key, "has %d bytes; a receipt holds at most %d", len(name.value), name.most)
-		}
+	if len(c.Runtime) > interaction.MaxRuntimeID {
+		f.Add("runtime", "has %d bytes; a receipt holds at most %d", len(c.Runtime), interaction.MaxRuntimeID)
 	}
 	for i, a := range c.Actions {
 		if a.Subject != c.Receipts.Subject && a.Subject != "" && c.Receipts.Subject != "" {

@@ -21,7 +21,7 @@ type Trigger struct {
 	Store Store `yaml:"store"`
 	// EventSecretFile holds a secret that authenticates events: at least 32 bytes, the same for all replicas. Only with
 	// store.postgres, which requires it.
-	EventSecretFile string `yaml:"eventSecretFile" is:"secret"`
+	EventSecretFile string `yaml:"eventSecretFile" is:"secret" least:"32"`
 	// Keys are the two signing keys.
 	Keys TriggerKeys `yaml:"keys" need:"yes"`
 	// MaxAge bounds the age at which an event can open a session and allow posts. Default 15m.
@@ -33,8 +33,6 @@ type Trigger struct {
 	// Sources are the sources of events. Each has `name` and one other key.
 	Sources []Source `yaml:"sources" reload:"yes"`
 
-	// StoreDSN is how to connect to the store's database; empty if the store is a file.
-	StoreDSN string `yaml:"-" of:"store.postgres.dsnFile"`
 	// EventSecret is the content of EventSecretFile.
 	EventSecret string `yaml:"-" of:"eventSecretFile"`
 	// SourceList has a source for each of Sources.

@@ -18,7 +18,7 @@ type Verification struct {
 	// Hosts are the host names of `public`. Other names are refused, except IP addresses and names used through a sidecar.
 	Hosts []string `yaml:"hosts"`
 	// Servers are the MCP servers that the tool list_mcp_servers names.
-	Servers []ListedServer `yaml:"servers"`
+	Servers []ListedServer `yaml:"servers" to:"256"`
 	// XRay names servers that judge agents.
 	XRay XRay `yaml:"xray"`
 
@@ -46,8 +46,6 @@ type XRay struct {
 	// Enforce has the tool codex-enforcement, which scores the agent's reasoning.
 	Enforce *remote.XRayServer `yaml:"enforce"`
 }
-
-const maxListed = 256 // servers that one answer names
 
 // Configured returns the servers that are configured, by the names of their gates.
 func (x XRay) Configured() map[string]*remote.XRayServer {
@@ -78,8 +76,5 @@ func (v *Verification) Check(key string, f *findings) {
 		if v.Hosts[i] = strings.ToLower(host); host == "" || strings.ContainsAny(host, ":/ ") {
 			f.Add(fmt.Sprintf("%s.hosts[%d]", key, i), "%q is not a host name; write it without scheme and port", host)
 		}
-	}
-	if len(v.Servers) > maxListed {
-		f.Add(key+".servers", "there are %d; at most %d are allowed", len(v.Servers), maxListed)
 	}
 }

@@ -64,16 +64,24 @@ func (f *Findings) checkValue(key string, v reflect.Value) {
 }
 
 func (f *Findings) checkFields(key string, v reflect.Value) {
+	secrets := make(map[string]string) // by the keys of their files
 	for i := range v.NumField() {
 		at := v.Type().Field(i)
 		name, option, _ := strings.Cut(at.Tag.Get("yaml"), ",")
 		switch {
 		case option == "inline":
 			f.checkFields(key, v.Field(i)) // the outer struct has the inlined struct's check
-		case name != "-" && name != "":
+		case name == "-":
+			if secret := secrets[at.Tag.Get("of")]; secret != "" {
+				v.Field(i).SetString(secret)
+			}
+		case name != "":
 			below := strings.TrimPrefix(key+"."+name, ".")
 			f.checkTags(below, v.Field(i), at.Tag)
 			f.checkValue(below, v.Field(i))
+			if least := at.Tag.Get("least"); least != "" && v.Field(i).Len() > 0 {
+				secrets[name] = f.ReadSecret(below, v.Field(i).String(), int(Bound(least)))
+			}
 		}
 	}
 }
@@ -102,21 +110,28 @@ func (f *Findings) checkTags(key string, v reflect.Value, tag reflect.StructTag)
 			f.Address(key, v.String())
 		}
 	}
-	if !v.IsZero() {
-		f.checkBounds(key, v, tag.Get("from"), tag.Get("to"))
+	if to := tag.Get("to"); to != "" && !v.IsZero() {
+		f.checkBounds(key, v, tag.Get("from"), Bound(to))
 	}
 }
 
-func (f *Findings) checkBounds(key string, v reflect.Value, from, to string) {
-	if to == "" {
-		return
-	}
-	least, most := Bound(from), Bound(to)
-	switch is := v.Int(); {
-	case from == "" && is > most:
-		f.Add(key, "%s is more than %s", shown(v, is), shown(v, most))
-	case from != "" && (is < least || is > most):
-		f.Add(key, "%s is not between %s and %s", shown(v, is), shown(v, least), shown(v, most))
+func (f *Findings) checkBounds(key string, v reflect.Value, from string, most int64) {
+	switch v.Kind() {
+	case reflect.String:
+		if int64(v.Len()) > most {
+			f.Add(key, "has %d bytes; at most %d are allowed", v.Len(), most)
+		}
+	case reflect.Slice:
+		if int64(v.Len()) > most {
+			f.Add(key, "there are %d; at most %d are allowed", v.Len(), most)
+		}
+	default:
+		switch is, least := v.Int(), Bound(from); {
+		case from == "" && is > most:
+			f.Add(key, "%s is more than %s", shown(v, is), shown(v, most))
+		case from != "" && (is < least || is > most):
+			f.Add(key, "%s is not between %s and %s", shown(v, is), shown(v, least), shown(v, most))
+		}
 	}
 }
 

@@ -14,7 +14,7 @@ type XRayServer struct {
 	// CA is a PEM file of authorities for the server's certificate, besides the system's.
 	CA string `yaml:"ca" is:"public"`
 	// TokenFile holds the server's token.
-	TokenFile string `yaml:"tokenFile" is:"secret"`
+	TokenFile string `yaml:"tokenFile" is:"secret" least:"8"`
 	// Header carries the bare token. Default: Authorization, with the prefix Bearer.
 	Header string `yaml:"header"`
 
@@ -23,8 +23,6 @@ type XRayServer struct {
 	// Token is the content of TokenFile.
 	Token string `yaml:"-" of:"tokenFile"`
 }
-
-const minXRayToken = 8 // bytes
 
 // Check implements [fields.Checker].
 func (s *XRayServer) Check(key string, f *fields.Findings) {
@@ -40,8 +38,5 @@ func (s *XRayServer) Check(key string, f *fields.Findings) {
 		if s.TokenFile == "" {
 			f.Add(key+".header", "has no meaning without a tokenFile")
 		}
-	}
-	if s.TokenFile != "" {
-		s.Token = f.ReadSecret(key+".tokenFile", s.TokenFile, minXRayToken)
 	}
 }

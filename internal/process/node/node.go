@@ -58,7 +58,7 @@ func Plan(c *config.Reputation) (daemon.Plan, error) {
 	if p.Secret = append(p.Secret, StorePath(c)); c.Verification != nil {
 		p.Secret = append(p.Secret, filepath.Join(c.State, verificationFile))
 	}
-	return p, p.UseDatabase(c.StoreDSN)
+	return p, p.UseDatabase(c.Store.Postgres.ConnString())
 }
 
 // Plan implements [daemon.Service].
@@ -131,7 +131,7 @@ func StorePath(c *config.Reputation) string { return filepath.Join(c.State, "rep
 
 func (p *process) openService(ctx context.Context) (err error) {
 	c := p.config
-	if p.store, err = store.Open(ctx, StorePath(c), c.StoreDSN); err != nil {
+	if p.store, err = store.Open(ctx, StorePath(c), c.Store.Postgres.ConnString()); err != nil {
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	if p.disputes != nil {

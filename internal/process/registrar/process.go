@@ -115,7 +115,7 @@ func Plan(c *config.Registrar) (daemon.Plan, error) {
 		p.Secret, p.Public = append(p.Secret, o.TokenFile), append(p.Public, o.CAFile)
 		p.Connect = append(p.Connect, o.Server)
 	}
-	return p, p.UseDatabase(c.StoreDSN)
+	return p, p.UseDatabase(c.Postgres.ConnString())
 }
 
 // Plan implements [daemon.Service].
@@ -165,7 +165,7 @@ func (p *process) Open(ctx context.Context) (err error) {
 		}
 	}
 	if c.Postgres != nil {
-		p.store, err = openShared(ctx, c.StoreDSN, c.State, p.registry)
+		p.store, err = openShared(ctx, c.Postgres.ConnString(), c.State, p.registry)
 	} else {
 		p.store, err = openFolder(c.State)
 	}

@@ -51,7 +51,7 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 	if e := c.AuditExport; e != nil && e.File != "" {
 		p.Write = append(p.Write, filepath.Dir(e.File))
 	}
-	return p, p.UseDatabase(c.LedgerDSN)
+	return p, p.UseDatabase(c.Ledger.Postgres.ConnString())
 }
 
 // Plan implements [daemon.Service].

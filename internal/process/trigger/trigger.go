@@ -52,7 +52,7 @@ func Plan(c *config.Trigger) (daemon.Plan, error) {
 		strings.Join(names, ", ")+
 		"). It signs nothing for events that its configuration lists as a human's, and nothing for "+
 		"events that somebody only reported.")}
-	return p, p.UseDatabase(c.StoreDSN)
+	return p, p.UseDatabase(c.Store.Postgres.ConnString())
 }
 
 // Plan implements [daemon.Service].
@@ -79,7 +79,7 @@ func (p *source) Roles(process *daemon.Process) (err error) {
 func (p *source) Open(ctx context.Context) (err error) {
 	c := p.config
 	p.service, err = trigger.New(ctx, trigger.Options{
-		Path: filepath.Join(c.State, "events.db"), DSN: c.StoreDSN, Secret: c.EventSecret,
+		Path: filepath.Join(c.State, "events.db"), DSN: c.Store.Postgres.ConnString(), Secret: c.EventSecret,
 		Origin: p.origin, Receipt: p.receipt, Sources: c.SourceList,
 		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget,
 		Retention: time.Duration(c.Retention), Now: time.Now, Log: p.Log,
