@@ -73,35 +73,6 @@ func (r *Rule) Purpose() match.Purpose {
 	return match.Purpose{Comment: r.Comment, Owner: r.Owner, Expires: r.Expires.Time()}
 }
 
-// Purposes returns what the rules are for, by the names of the rules.
-func (c *Sidecar) Purposes() map[string]match.Purpose {
-	all := make(map[string]match.Purpose)
-	for _, r := range c.AllRules() {
-		all[r.Name] = r.Purpose()
-	}
-	return all
-}
-
-// Credentials returns the credentials of the rules by the names of the rules.
-func (c *Sidecar) Credentials() map[string]*secrets.Credential {
-	return byName(c, func(r *Rule) *secrets.Credential { return r.Credential })
-}
-
-// Certificates returns the client certificates of the rules by the names of the rules.
-func (c *Sidecar) Certificates() map[string]*secrets.ClientCertificate {
-	return byName(c, func(r *Rule) *secrets.ClientCertificate { return r.ClientCertificate })
-}
-
-func byName[T any](c *Sidecar, of func(*Rule) *T) map[string]*T {
-	all := make(map[string]*T)
-	for _, r := range c.AllRules() {
-		if v := of(r); v != nil {
-			all[r.Name] = v
-		}
-	}
-	return all
-}
-
 // checkRule checks what a rule needs of other sections. m is its match.
 func (c *Sidecar) checkRule(key string, r *Rule, m match.Match, f *findings) {
 	if m.Host == proxy.InternalHost {

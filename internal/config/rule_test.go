@@ -56,7 +56,7 @@ func TestRulesThatExpire(t *testing.T) {
 		}
 		check.WantEqual(t, strings.Join(got, "\n"), want)
 	}
-	p := c.Purposes()["post"]
+	p := c.Actions[0].Purpose()
 	if err := p.Check("post", p.Expires.Add(-time.Second)); err != nil {
 		t.Errorf("just before its end: %v", err)
 	}
@@ -69,7 +69,7 @@ func TestCheckedPurposes(t *testing.T) {
 		"    comment: why\n    expires: 2020-01-31\n    owner: ann\n    subject: agent", 1)), true)
 	check.Must(t, err)
 	want := match.Purpose{Comment: "why", Owner: "ann", Expires: time.Date(2020, 1, 31, 0, 0, 0, 0, time.UTC)}
-	check.WantEqual(t, checked.Sidecar.Purposes()["post"], want)
+	check.WantEqual(t, checked.Sidecar.Actions[0].Purpose(), want)
 	check.WantEqual(t, fmt.Sprint(checked.Warnings),
 		"[actions[0].expires: the rule post expired at 2020-01-31T00:00:00Z; its owner is ann (rule_expired)]")
 }

@@ -169,7 +169,7 @@ func newProcess(t *testing.T, api http.Handler) *process {
 			CA: at("ca"), TokenFile: at("token")}}}
 	check.Must(t, p.Roles(&daemon.Process{Log: zap.NewNop(), Metrics: daemon.NewMetrics(), Keys: memoryKeys{}}))
 	var err error
-	p.store, err = openFolder(dir)
+	p.store, err = registrar.OpenFolder(dir)
 	check.Must(t, err)
 	t.Cleanup(func() { check.Must(t, p.store.Close()) })
 	p.registry, _, err = keyring.GenerateRoot("registry", false)

@@ -167,7 +167,7 @@ func (p *process) Open(ctx context.Context) (err error) {
 	if c.Postgres != nil {
 		p.store, err = openShared(ctx, c.Postgres.ConnString(), c.State, p.registry)
 	} else {
-		p.store, err = openFolder(c.State)
+		p.store, err = registrar.OpenFolder(c.State)
 	}
 	if err != nil {
 		return err

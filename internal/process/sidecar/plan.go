@@ -85,13 +85,8 @@ func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
 }
 
 func usesVault(c *config.Sidecar) bool {
-	for _, r := range c.Credentials() {
-		if r.InVault() != "" {
-			return true
-		}
-	}
-	for _, r := range c.Certificates() {
-		if r.Vault != nil {
+	for _, r := range c.AllRules() {
+		if cert := r.ClientCertificate; r.Credential.InVault() != "" || cert != nil && cert.Vault != nil {
 			return true
 		}
 	}
