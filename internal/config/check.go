@@ -54,10 +54,7 @@ func (e *Endpoint) Admits(caller identity.ID) bool {
 
 // Check implements [fields.Checker].
 func (p *Peer) Check(key string, f *findings) {
-	switch {
-	case (p.Unix == "") == (p.TCP == ""):
-		f.Add(key, "needs either unix or tcp")
-	case p.TCP != "":
+	if p.TCP != "" {
 		checkTCP(f, key, p.TCP)
 	}
 	switch {

@@ -1,12 +1,10 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 
-	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -39,9 +37,6 @@ func (c *Trigger) checkAll(f *findings) {
 }
 
 func (s Source) open(known webhookSecrets) (trigger.Source, error) {
-	if !fields.One(s.GitHub != nil, s.StandardWebhooks != nil, s.Engine != nil, s.Schedule != nil, s.Queue != nil) {
-		return nil, errors.New("needs exactly one of github, standardWebhooks, engine, schedule, queue")
-	}
 	switch {
 	case s.GitHub != nil:
 		secrets, err := known.read(s.Name, "github", s.GitHub.SecretFiles)
@@ -63,11 +58,12 @@ func (s Source) open(known webhookSecrets) (trigger.Source, error) {
 		return trigger.NewEngine(s.Name, secrets)
 	case s.Schedule != nil:
 		return trigger.NewSchedule(s.Name, s.Schedule.Cron, s.Schedule.Payload)
-	default:
+	case s.Queue != nil:
 		q := trigger.NewQueue(s.Name, s.Queue.Dir)
 		q.Owners = s.Queue.Owners
 		return q, nil
 	}
+	return nil, nil // its tags have said so
 }
 
 type webhookSecrets struct {

@@ -13,6 +13,7 @@
 //
 //	need     it must not be empty
 //	one      its allowed values; the first is the default
+//	choice   exactly one of the block's keys with this tag is set
 //	from, to its bounds: of a number, a duration, the bytes of a text or the items of a list
 //	is       what the key names:
 //	         path: a file or folder; relative paths start at the file's own folder
@@ -127,9 +128,9 @@ const MinToken = 32
 // Peer is where another process answers.
 type Peer struct {
 	// Unix is the other process's unix socket. Set this or `tcp`.
-	Unix string `yaml:"unix" is:"public"`
+	Unix string `yaml:"unix" is:"public" choice:"yes"`
 	// TCP is the other process's host:port, for mutual TLS. Only with `tls`.
-	TCP string `yaml:"tcp" is:"peer"`
+	TCP string `yaml:"tcp" is:"peer" choice:"yes"`
 	// Name is the DNS name or SPIFFE id that the other process's certificate must have. Default: the host of `tcp`.
 	Name string `yaml:"name"`
 	// UID is the user that must answer at the unix socket, or nil for any.

@@ -132,7 +132,7 @@ func TestMistakes(t *testing.T) {
 			"line 3, column 37: admin.uids: 2000 is agent.uid: the agent must not reach this socket"},
 		{sidecar, "{unix: run/trigger.sock}", "{unix: run/control.sock}",
 			"line 5, column 10: control: is also the endpoint of trigger"},
-		{sidecar, "{unix: run/trigger.sock}", "{}", "line 4, column 10: trigger: needs either unix or tcp"},
+		{sidecar, "{unix: run/trigger.sock}", "{}", "line 4, column 10: trigger: needs exactly one of unix, tcp"},
 		{sidecar, "state: state\n", "state: state\nreputation: {unix: run/node.sock, audience: node}\n",
 			"line 7, column 13: reputation: needs receipts and keys.interactionReceipt: the node appraises receipts"},
 		{withReceipts, "reputation: {unix: run/node.sock, audience: node}", "reputation: {unix: run/node.sock}",
@@ -163,7 +163,7 @@ func TestMistakes(t *testing.T) {
 			`{url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}` +
 				"\n    gate: api\n    api: {challenge: \"https://a.example/c\", verify: \"https://a.example/v\"}",
 			"line 22, column 11: actions[0].gate: the node verifies no chain: leave gate and api out"},
-		{withReceipts, "unix: run/node.sock, ", "", "line 7, column 13: reputation: needs either unix or tcp"},
+		{withReceipts, "unix: run/node.sock, ", "", "line 7, column 13: reputation: needs exactly one of unix, tcp"},
 		{withReceipts, "unix: run/node.sock", "unix: run/node.sock, uids: [1]",
 			"line 7, column 35: reputation.uids: is not known; known here are audience, name, tcp, unix"},
 		{withReceipts, "Landlock", "", ""}, // the correct file
@@ -239,7 +239,7 @@ func TestMistakes(t *testing.T) {
 		{trigger, "name: jobs", "name: nightly",
 			`line 11, column 11: sources[1].name: "nightly" is the name of another source`},
 		{trigger, "    queue: {dir: jobs}\n", "",
-			"line 11, column 5: sources[1]: (jobs) needs exactly one of github, standardWebhooks, engine, schedule, " +
+			"line 11, column 5: sources[1]: needs exactly one of github, standardWebhooks, engine, schedule, " +
 				"queue"},
 	} {
 		path := write(t, strings.Replace(m.file, m.old, m.new, 1))

@@ -58,15 +58,15 @@ type Source struct {
 	// Name appears in evidence and in the webhook's path, /hooks/NAME.
 	Name string `yaml:"name" need:"yes"`
 	// GitHub receives its webhooks.
-	GitHub *GitHub `yaml:"github"`
+	GitHub *GitHub `yaml:"github" choice:"yes"`
 	// StandardWebhooks receives Standard Webhooks.
-	StandardWebhooks *Webhook `yaml:"standardWebhooks"`
+	StandardWebhooks *Webhook `yaml:"standardWebhooks" choice:"yes"`
 	// Engine receives a policy engine's decisions by Standard Webhooks.
-	Engine *Webhook `yaml:"engine"`
+	Engine *Webhook `yaml:"engine" choice:"yes"`
 	// Schedule makes events at set times.
-	Schedule *Schedule `yaml:"schedule"`
+	Schedule *Schedule `yaml:"schedule" choice:"yes"`
 	// Queue makes events from files in a spool directory.
-	Queue *Queue `yaml:"queue"`
+	Queue *Queue `yaml:"queue" choice:"yes"`
 }
 
 type GitHub struct {

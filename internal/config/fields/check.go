@@ -57,6 +57,7 @@ func (f *Findings) checkValue(key string, v reflect.Value) {
 		}
 	case reflect.Struct:
 		f.checkFields(key, v)
+		f.checkChoice(key, v)
 		if c, ok := v.Addr().Interface().(Checker); ok {
 			c.Check(key, f)
 		}
@@ -83,6 +84,23 @@ func (f *Findings) checkFields(key string, v reflect.Value) {
 				secrets[name] = f.ReadSecret(below, v.Field(i).String(), int(Bound(least)))
 			}
 		}
+	}
+}
+
+// checkChoice demands that exactly one of the keys with the tag choice is set.
+func (f *Findings) checkChoice(key string, v reflect.Value) {
+	var all []string
+	set := 0
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if f.Tag.Get("choice") == "" {
+			continue
+		}
+		if all = append(all, f.Tag.Get("yaml")); !v.FieldByIndex(f.Index).IsZero() {
+			set++
+		}
+	}
+	if len(all) > 0 && set != 1 {
+		f.Add(key, "needs exactly one of %s", strings.Join(all, ", "))
 	}
 }
 
@@ -175,15 +193,4 @@ func PortIn(address string) uint16 {
 		return 0
 	}
 	return uint16(n)
-}
-
-// One reports whether exactly one of the conditions holds.
-func One(conditions ...bool) bool {
-	n := 0
-	for _, holds := range conditions {
-		if holds {
-			n++
-		}
-	}
-	return n == 1
 }

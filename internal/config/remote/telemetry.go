@@ -40,9 +40,9 @@ type Tracing struct {
 // export takes a restart. A record is kept for a second `retention` if it was not exported.
 type AuditExport struct {
 	// File gets one record a line. Set this or `otlp`.
-	File string `yaml:"file" is:"path" reload:"yes"`
+	File string `yaml:"file" is:"path" reload:"yes" choice:"yes"`
 	// OTLP is a collector that gets log records.
-	OTLP *Collector `yaml:"otlp" reload:"yes"`
+	OTLP *Collector `yaml:"otlp" reload:"yes" choice:"yes"`
 	// Format is json (the ledger's record) or ocsf (events of OCSF 1.8.0).
 	Format string `yaml:"format" one:"json ocsf" reload:"yes"`
 }
@@ -80,13 +80,6 @@ func (t *Tracing) Check(key string, f *fields.Findings) {
 	}
 	if t.Sample == 0 {
 		t.Sample = 1
-	}
-}
-
-// Check implements [fields.Checker].
-func (a *AuditExport) Check(key string, f *fields.Findings) {
-	if (a.File == "") == (a.OTLP == nil) {
-		f.Add(key, "needs either file or otlp")
 	}
 }
 

@@ -35,11 +35,11 @@ type Vault struct {
 // VaultAuth says how to log in to Vault.
 type VaultAuth struct {
 	// AppRole logs in with a role id and a secret id.
-	AppRole *AppRole `yaml:"appRole"`
+	AppRole *AppRole `yaml:"appRole" choice:"yes"`
 	// Kubernetes logs in with the pod's service account.
-	Kubernetes *Kubernetes `yaml:"kubernetes"`
+	Kubernetes *Kubernetes `yaml:"kubernetes" choice:"yes"`
 	// TokenFile holds a token that another program renews, such as Vault Agent.
-	TokenFile string `yaml:"tokenFile" is:"path"`
+	TokenFile string `yaml:"tokenFile" is:"path" choice:"yes"`
 }
 
 // AppRole is a login of a machine.
@@ -131,9 +131,6 @@ func (c *Custody) Check(key string, f *fields.Findings) {
 
 // Check demands {role} in each name or path: a token that all roles share could sign for all roles.
 func (c *VaultAuth) Check(key string, f *fields.Findings) {
-	if !fields.One(c.AppRole != nil, c.Kubernetes != nil, c.TokenFile != "") {
-		f.Add(key, "needs exactly one of appRole, kubernetes, tokenFile")
-	}
 	perRole := func(name, value string) {
 		if value != "" && !strings.Contains(value, "{role}") {
 			f.Add(key+name, "%q is the same for every role: write {role} where the roles differ", value)
