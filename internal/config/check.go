@@ -143,21 +143,3 @@ func (c *Agent) keepFrom(f *findings, key string, e Endpoint) {
 		f.Add(key+".uids", "%d is agent.uid: the agent must not reach this socket", *c.UID)
 	}
 }
-
-type namedKey struct {
-	at string
-	SigningKey
-}
-
-func distinct(f *findings, keys ...namedKey) {
-	for i, k := range keys {
-		for _, other := range keys[:i] {
-			if k.Key != "" && k.Key == other.Key {
-				f.Add(k.at+".key", "%s is also the key of %s", k.Key, other.at)
-			}
-			if k.Issuer != "" && k.Issuer == other.Issuer {
-				f.Add(k.at+".issuer", "%s is also the issuer of %s", k.Issuer, other.at)
-			}
-		}
-	}
-}

@@ -106,21 +106,8 @@ func (c *Sidecar) checkEndpoints(f *findings) {
 	if c.Runtime == "" && c.TLS == nil {
 		f.Add("runtime", "is required without tls; with tls, the certificate names the runtime")
 	}
-	all := []struct{ key, at string }{
-		{"admin", Peer{Unix: c.Admin.Unix}.String()}, {"admin", Peer{TCP: c.Admin.TCP}.String()},
-		{"trigger", c.Trigger.String()}, {"control", c.Control.String()}}
-	if n := c.Reputation; n != nil {
-		all = append(all, struct{ key, at string }{"reputation", n.String()})
-		if c.Receipts == nil {
-			f.Add("reputation", "needs receipts and keys.interactionReceipt: the node appraises receipts")
-		}
-	}
-	for i, e := range all[1:] {
-		for _, other := range all[:i+1] {
-			if e.at != "" && e.at == other.at {
-				f.Add(e.key, "is also the endpoint of %s", other.key)
-			}
-		}
+	if c.Reputation != nil && c.Receipts == nil {
+		f.Add("reputation", "needs receipts and keys.interactionReceipt: the node appraises receipts")
 	}
 }
 

@@ -14,15 +14,11 @@ func (c *Trigger) checkAll(f *findings) {
 	if (c.EventSecretFile == "") != (c.Store.Postgres == nil) {
 		f.Add("eventSecretFile", "must be set if store.postgres is set, and only then")
 	}
-	distinct(f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
 		f.Add("tlsCertificate", "goes together with tlsKey")
 	}
 	known := webhookSecrets{f, make(map[[2]string]string)}
 	for i, s := range c.Sources {
-		if slices.ContainsFunc(c.Sources[:i], func(o Source) bool { return o.Name == s.Name }) {
-			f.Add(fmt.Sprintf("sources[%d].name", i), "%q is the name of another source", s.Name)
-		}
 		if s.Queue != nil && c.Agent.UID != nil && slices.Contains(s.Queue.Owners, *c.Agent.UID) {
 			f.Add(fmt.Sprintf("sources[%d].queue.owners", i), "%d is agent.uid: the agent could cause its own posts",
 				*c.Agent.UID)

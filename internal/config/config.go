@@ -13,6 +13,7 @@
 //
 //	need     it must not be empty
 //	one      its allowed values; the first is the default
+//	unique   no other key with this tag has its text; the tag says what the text is
 //	choice   exactly one of the block's keys with this tag is set
 //	from, to its bounds: of a number, a duration, the bytes of a text or the items of a list
 //	is       what the key names:
@@ -87,11 +88,11 @@ type Agent struct {
 // Endpoint is an address on which a process listens for other processes and operators.
 type Endpoint struct {
 	// Unix is the path of a unix socket. Set this, `tcp` or both.
-	Unix string `yaml:"unix" is:"socket"`
+	Unix string `yaml:"unix" is:"socket" unique:"endpoint"`
 	// UIDs are users that may connect to `unix`, besides the process's own user and root.
 	UIDs []uint32 `yaml:"uids"`
 	// TCP is a host:port, for mutual TLS. Only with `tls`.
-	TCP string `yaml:"tcp" is:"listen"`
+	TCP string `yaml:"tcp" is:"listen" unique:"endpoint"`
 	// Callers are the SPIFFE ids that may connect to `tcp`. A segment * matches any one segment.
 	Callers []string `yaml:"callers"`
 }
@@ -128,9 +129,9 @@ const MinToken = 32
 // Peer is where another process answers.
 type Peer struct {
 	// Unix is the other process's unix socket. Set this or `tcp`.
-	Unix string `yaml:"unix" is:"public" choice:"yes"`
+	Unix string `yaml:"unix" is:"public" choice:"yes" unique:"endpoint"`
 	// TCP is the other process's host:port, for mutual TLS. Only with `tls`.
-	TCP string `yaml:"tcp" is:"peer" choice:"yes"`
+	TCP string `yaml:"tcp" is:"peer" choice:"yes" unique:"endpoint"`
 	// Name is the DNS name or SPIFFE id that the other process's certificate must have. Default: the host of `tcp`.
 	Name string `yaml:"name"`
 	// UID is the user that must answer at the unix socket, or nil for any.
@@ -163,9 +164,9 @@ func (p *Postgres) ConnString() string {
 // SigningKey configures one signing role.
 type SigningKey struct {
 	// Key is the name of the key, without a version.
-	Key string `yaml:"key" need:"yes"`
+	Key string `yaml:"key" need:"yes" unique:"key"`
 	// Issuer is the iss claim of the key's tokens.
-	Issuer string `yaml:"issuer" need:"yes"`
+	Issuer string `yaml:"issuer" need:"yes" unique:"issuer"`
 	// Lifetime is the validity of the key's tokens: exp - iat. Default 60s.
 	Lifetime Duration `yaml:"lifetime" from:"1s" to:"10m"`
 }

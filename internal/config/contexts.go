@@ -2,11 +2,11 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -49,7 +49,7 @@ type Contexts struct {
 // Context names the endpoints of one deployment.
 type Context struct {
 	// Name is the context's name.
-	Name string `yaml:"name" need:"yes"`
+	Name string `yaml:"name" need:"yes" unique:"name"`
 	// Client is an operator's client file, for https.
 	Client string `yaml:"client" is:"path"`
 	// Admin is the sidecar's `admin`: unix:PATH or https://HOST:PORT.
@@ -96,14 +96,7 @@ func (c *Context) Check(key string, f *findings) {
 }
 
 func (c *Contexts) checkAll(f *findings) {
-	found := make(map[string]bool)
-	for i, context := range c.Contexts {
-		if found[context.Name] {
-			f.Add(fmt.Sprintf("contexts[%d].name", i), "%s is there twice", context.Name)
-		}
-		found[context.Name] = true
-	}
-	if !found[c.Current] && c.Current != "" {
+	if c.Current != "" && !slices.ContainsFunc(c.Contexts, func(of Context) bool { return of.Name == c.Current }) {
 		f.Add("current", "no context has the name %.80q", c.Current)
 	}
 }

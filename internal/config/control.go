@@ -37,7 +37,6 @@ type ControlKeys struct {
 func (c *Control) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
-	distinct(f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
 	if c.Policy != "" {
 		var err error
 		if c.Rules, err = deployed.ReadRules(c.Policy); err != nil {

@@ -82,12 +82,13 @@ type Store struct {
 	Postgres *Postgres `yaml:"postgres"`
 }
 
-// Owner is a deployment whose receipts the node accepts. Both files are read again when they change.
+// Owner is a deployment whose receipts the node accepts. Both files are read again when they change, and so by no check
+// of this file.
 type Owner struct {
 	// Name appears in the log and in metrics.
-	Name string `yaml:"name" need:"yes"`
+	Name string `yaml:"name" need:"yes" unique:"name"`
 	// Registry is the pinned public key (JWK) of the owner's key registry; its thumbprint names the owner.
-	Registry string `yaml:"registry" is:"public" need:"yes"`
+	Registry string `yaml:"registry" is:"public" need:"yes" unique:"registry"`
 	// Bundle is the owner's trust bundle. History files beside it are read too.
 	Bundle string `yaml:"bundle" is:"public" need:"yes"`
 	// Certificates are the accepted custody certificates.

@@ -78,9 +78,9 @@ func TestReputationMistakes(t *testing.T) {
 			"issuers: [key-registry], audiences: [\"\"]",
 			"line 14, column 56: owners[0].certificates.audiences: has an empty item"},
 		"two of one name": {"believedHosts", strings.NewReplacer("NAME", "one", "FILE", "two.jwk").Replace(second),
-			`line 16, column 12: owners[1].name: "one" is the name of another owner`},
+			"line 16, column 12: owners[1].name: one is also the name of owners[0]"},
 		"two of one registry": {"believedHosts", strings.NewReplacer("NAME", "two", "FILE", "one.jwk").Replace(second),
-			"line 16, column 27: owners[1].registry: is also the registry of one"},
+			"line 16, column 27: owners[1].registry: one.jwk is also the registry of owners[0]"},
 		"a URL for a host": {"[api.openai.com]", "[\"https://api.openai.com\"]",
 			`line 16, column 17: believedHosts[0]: "https://api.openai.com" is neither a host, such as api.example.com, nor ` +
 				`a host and a port`},
@@ -130,7 +130,7 @@ func TestReputationMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path, got := writeReputation(t, m.old, m.new), ""
 			if _, err := Load[Reputation](path); err != nil {
-				got = strings.ReplaceAll(err.Error(), path+": ", "")
+				got = strings.NewReplacer(path+": ", "", filepath.Dir(path)+"/", "").Replace(err.Error())
 			}
 			if got != m.want {
 				t.Errorf("got  %s\nwant %s", got, m.want)

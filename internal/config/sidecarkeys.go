@@ -34,14 +34,8 @@ type Receipts struct {
 
 // checkKeys checks the keys, and whether receipts can be made for every rule that needs them.
 func (c *Sidecar) checkKeys(f *findings) {
-	keys := []namedKey{{"keys.runtime", c.Keys.Runtime}, {"keys.session", c.Keys.Session},
-		{"keys.requestProof", c.Keys.RequestProof}}
 	key := c.Keys.InteractionReceipt
-	if key != nil {
-		keys = append(keys, namedKey{"keys.interactionReceipt", *key})
-	}
 	if speaker := c.Keys.AgentStatement; speaker != nil {
-		keys = append(keys, namedKey{"keys.agentStatement", *speaker})
 		if speaker.Lifetime != 0 {
 			f.Add("keys.agentStatement.lifetime", "has no meaning: an agent's statements are valid for ten minutes")
 		}
@@ -50,15 +44,10 @@ func (c *Sidecar) checkKeys(f *findings) {
 		}
 	}
 	if k := c.Keys.WebBotAuth; k != nil {
-		keys = append(keys, namedKey{"keys.webBotAuth", *k})
 		if err := botauth.CheckOrigin(k.Issuer); k.Issuer != "" && err != nil {
 			f.Add("keys.webBotAuth.issuer", "%v", err)
 		}
 	}
-	if t := c.TransparencyLog; t != nil {
-		keys = append(keys, namedKey{"transparencyLog", SigningKey{Key: t.Key}})
-	}
-	distinct(f, keys...)
 	switch {
 	case c.Receipts == nil && key != nil:
 		f.Add("receipts", "is required with keys.interactionReceipt, because receipts.subject names the agent")

@@ -48,7 +48,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{`tcp: "0.0.0.0:8443"`, `unix: run/a.sock, uids: [1], tcp: "0.0.0.0:0"`,
 			`admin.tcp: "0.0.0.0:0" needs a port other than 0`},
 		{`{tcp: "0.0.0.0:8443", ` + callers + "}", "{}", "admin: needs unix, tcp or both"},
-		{`"0.0.0.0:8443"`, `"trigger.mediator:8444", unix: run/a.sock`, "trigger: is also the endpoint of admin"},
+		{`"0.0.0.0:8443"`, `"trigger.mediator:8444", unix: run/a.sock`, "trigger.tcp: trigger.mediator:8444 is also the endpoint of admin"},
 		{callers, "tokens: {read: TOKEN, operate: TOKEN}", ""},
 		{callers, "tokens: {operate: TOKEN}, " + callers, ""},
 		{callers, "tokens: {read: absent}, " + callers, "admin.tokens.read: read secret: open "},
@@ -76,7 +76,7 @@ func TestMistakesAboutTCP(t *testing.T) {
 		{name, `name: "control:8445"`, `control.name: "control:8445" is neither a host name, such as control.example`},
 		{"{tcp: \"10.0.0.1:8445\", ", "{unix: run/c.sock, ", "control.name: has no meaning with unix"},
 		{name, callers, "control.callers: is not known; known here are name, tcp, unix"},
-		{`"10.0.0.1:8445"`, `"trigger.mediator:8444"`, "control: is also the endpoint of trigger"},
+		{`"10.0.0.1:8445"`, `"trigger.mediator:8444"`, "control.tcp: trigger.mediator:8444 is also the endpoint of trigger"},
 		{`probes: {listen: ":9090"}`, "probes: {}", "probes.listen: is required"},
 		{`":9090"`, `"9090"`, `probes.listen: "9090" is not a host and a port`},
 	} {

@@ -12,7 +12,7 @@ type TransparencyLog struct {
 	Origin string `yaml:"origin" need:"yes"`
 	// Key is the name of the signing key in `custody` (role transparency_log). With custody in memory, the key is in
 	// `state` instead.
-	Key string `yaml:"key" need:"yes"`
+	Key string `yaml:"key" need:"yes" unique:"key"`
 	// Policy is a file that names the log's keys, its witnesses and their quorum (c2sp.org/tlog-policy). The newest key
 	// version in it signs. Default: no witnesses; the newest version signs.
 	Policy string `yaml:"policy" is:"public"`

@@ -56,7 +56,7 @@ type AudienceKey struct {
 // Source is one source of events. Exactly one of its kinds is set.
 type Source struct {
 	// Name appears in evidence and in the webhook's path, /hooks/NAME.
-	Name string `yaml:"name" need:"yes"`
+	Name string `yaml:"name" need:"yes" unique:"name"`
 	// GitHub receives its webhooks.
 	GitHub *GitHub `yaml:"github" choice:"yes"`
 	// StandardWebhooks receives Standard Webhooks.

@@ -43,7 +43,26 @@ type Checker interface {
 
 // Check checks a part of a configuration, to which v points, by the tags of its types, and calls its [Checker]s. It
 // also sets the defaults of tags.
-func (f *Findings) Check(key string, v any) { f.checkValue(key, reflect.ValueOf(v)) }
+func (f *Findings) Check(key string, v any) {
+	f.checkValue(key, reflect.ValueOf(v))
+	f.checkUnique(key, reflect.ValueOf(v))
+}
+
+// checkUnique refuses a text that another key with the same tag unique has.
+func (f *Findings) checkUnique(key string, v reflect.Value) {
+	seen := make(map[[2]string]string) // the blocks, by tag and text
+	texts(key, "", v, func(key string, tag reflect.StructTag, text reflect.Value) {
+		what := tag.Get("unique")
+		if what == "" {
+			return
+		}
+		if other, taken := seen[[2]string{what, text.String()}]; taken {
+			f.Add(key, "%.200s is also the %s of %s", text, what, other)
+			return
+		}
+		seen[[2]string{what, text.String()}] = key[:strings.LastIndexByte(key, '.')]
+	})
+}
 
 func (f *Findings) checkValue(key string, v reflect.Value) {
 	switch v.Kind() {

@@ -20,8 +20,8 @@ type Place struct{ Key, Address, Unix string }
 
 // UsesOf returns what a configuration names. It leaves out keys without a value.
 func UsesOf(configuration any) (u Uses) {
-	texts("", "", reflect.ValueOf(configuration), func(key, is string, text reflect.Value) {
-		switch name := text.String(); is {
+	texts("", "", reflect.ValueOf(configuration), func(key string, tag reflect.StructTag, text reflect.Value) {
+		switch name := text.String(); tag.Get("is") {
 		case "secret":
 			u.Secret = append(u.Secret, name)
 		case "public", "library":
@@ -41,24 +41,25 @@ func UsesOf(configuration any) (u Uses) {
 
 // Resolve replaces the paths in a configuration.
 func Resolve(configuration any, path func(string) string) {
-	texts("", "", reflect.ValueOf(configuration), func(_, is string, text reflect.Value) {
-		switch is {
+	texts("", "", reflect.ValueOf(configuration), func(_ string, tag reflect.StructTag, text reflect.Value) {
+		switch tag.Get("is") {
 		case "path", "public", "secret", "folder", "socket":
 			text.SetString(path(text.String()))
 		}
 	})
 }
 
-// texts calls do with each text below v, its key, and the tag is of its field. It skips empty texts.
-func texts(key, is string, v reflect.Value, do func(key, is string, text reflect.Value)) {
+// texts calls do with each text below v, its key, and the tags of its field. It skips empty texts.
+func texts(key string, tag reflect.StructTag, v reflect.Value,
+	do func(key string, tag reflect.StructTag, text reflect.Value)) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
-			texts(key, is, v.Elem(), do)
+			texts(key, tag, v.Elem(), do)
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			texts(fmt.Sprintf("%s[%d]", key, i), is, v.Index(i), do)
+			texts(fmt.Sprintf("%s[%d]", key, i), tag, v.Index(i), do)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -67,12 +68,12 @@ func texts(key, is string, v reflect.Value, do func(key, is string, text reflect
 			case option == "inline":
 				texts(key, "", v.Field(i), do)
 			case name != "-":
-				texts(strings.TrimPrefix(key+"."+name, "."), field.Tag.Get("is"), v.Field(i), do)
+				texts(strings.TrimPrefix(key+"."+name, "."), field.Tag, v.Field(i), do)
 			}
 		}
 	case reflect.String:
 		if v.Len() > 0 {
-			do(key, is, v)
+			do(key, tag, v)
 		}
 	}
 }
