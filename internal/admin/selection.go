@@ -104,9 +104,17 @@ func (s Selection) values() url.Values {
 	return v
 }
 
-// parseSelection reads a selection from a query. It refuses unknown names: ignoring them would answer another question.
+// parseSelection reads a selection from a query.
 func parseSelection(v url.Values) (s Selection, err error) {
-	parameters := s.parameters()
+	if err := parseQuery(v, s.parameters()); err != nil {
+		return s, err
+	}
+	return s, s.Check()
+}
+
+// parseQuery reads a query into the fields of its parameters. It refuses unknown names: ignoring them would answer
+// another question.
+func parseQuery(v url.Values, parameters map[string]any) (err error) {
 	for name := range v {
 		text := v.Get(name)
 		switch is := parameters[name].(type) {
@@ -115,19 +123,19 @@ func parseSelection(v url.Values) (s Selection, err error) {
 		case *time.Time:
 			*is, err = time.Parse(time.RFC3339, text)
 		case *int:
-			if *is, err = strconv.Atoi(text); *is == 0 && err == nil {
+			if *is, err = strconv.Atoi(text); *is < 1 && err == nil {
 				err = strconv.ErrRange
 			}
 		case *bool:
 			*is, err = strconv.ParseBool(text)
 		default:
-			return s, refusal.New("query_malformed", "%.40q is not a parameter of a query for records", name)
+			return refusal.New("query_malformed", "%.40q is not a parameter of this query", name)
 		}
 		if err != nil {
-			return s, refusal.New("query_malformed", "%s=%.40q cannot be read", name, text)
+			return refusal.New("query_malformed", "%s=%.40q cannot be read", name, text)
 		}
 	}
-	return s, s.Check()
+	return nil
 }
 
 // ParseTime reads a time of RFC 3339, a date (its midnight in UTC), or how long before now.

@@ -55,9 +55,6 @@ func Plan(c *config.Control) (daemon.Plan, error) {
 
 // Plan implements [daemon.Service]. The manifest has to pin the rules.
 func (p *plane) Plan(c *config.Control) (daemon.Plan, error) {
-	if p.config == nil {
-		p.config = c
-	}
 	plan, err := Plan(c)
 	plan.CheckManifest = func(strict *policy.Strict) error {
 		return cmp.Or(strict.Pins(c.Rules.Hash()), p.CheckAllowed(strict, p.config.Audience))
@@ -66,9 +63,8 @@ func (p *plane) Plan(c *config.Control) (daemon.Plan, error) {
 }
 
 // Roles implements [daemon.Service].
-func (p *plane) Roles(process *daemon.Process) (err error) {
-	p.Process = process
-	c := p.config
+func (p *plane) Roles(process *daemon.Process, c *config.Control) (err error) {
+	p.Process, p.config = process, c
 	if p.decision, err = daemon.NewIssuer(process, evidence.PolicyDecisionKind(), c.Keys.Decision, c.Audience); err !=
 		nil {
 		return err

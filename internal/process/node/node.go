@@ -62,16 +62,11 @@ func Plan(c *config.Reputation) (daemon.Plan, error) {
 }
 
 // Plan implements [daemon.Service].
-func (p *process) Plan(c *config.Reputation) (daemon.Plan, error) {
-	if p.config == nil {
-		p.config = c
-	}
-	return Plan(c)
-}
+func (*process) Plan(c *config.Reputation) (daemon.Plan, error) { return Plan(c) }
 
 // Roles makes the signers. All use the appraiser's key.
-func (p *process) Roles(process *daemon.Process) error {
-	p.Process = process
+func (p *process) Roles(process *daemon.Process, c *config.Reputation) error {
+	p.Process, p.config = process, c
 	role := p.config.Keys.Appraiser
 	key, err := p.AddRole(autonomy.Kind.Purpose, role.SigningKey)
 	if err != nil {
@@ -186,9 +181,7 @@ func (p *process) Serve(ctx context.Context, group *errgroup.Group, _ *daemon.Co
 	for _, o := range c.Owners {
 		bundles = append(bundles, o.Bundle)
 	}
-	_, err := daemon.WaitFor(ctx, p.Process, "the files of the owners", bundles, func() (struct{}, error) {
-		return struct{}{}, p.owners.take(c)
-	})
+	err := p.WaitFor(ctx, "the files of the owners", bundles, func() error { return p.owners.take(c) })
 	if err != nil {
 		return err
 	}

@@ -119,16 +119,11 @@ func Plan(c *config.Registrar) (daemon.Plan, error) {
 }
 
 // Plan implements [daemon.Service].
-func (p *process) Plan(c *config.Registrar) (daemon.Plan, error) {
-	if p.config == nil {
-		p.config = c
-	}
-	return Plan(c)
-}
+func (*process) Plan(c *config.Registrar) (daemon.Plan, error) { return Plan(c) }
 
 // Roles implements [daemon.Service]. The registrar signs no evidence; its custody has the CA's key.
-func (p *process) Roles(process *daemon.Process) (err error) {
-	p.Process, p.log, p.asking = process, flood.Logger(process.Log), lru.New[string, *rate.Limiter](maxAsking)
+func (p *process) Roles(process *daemon.Process, c *config.Registrar) (err error) {
+	p.config, p.Process, p.log, p.asking = c, process, flood.Logger(process.Log), lru.New[string, *rate.Limiter](maxAsking)
 	p.open = make(map[string]int)
 	if k := p.config.Kubernetes; k != nil {
 		p.caKey, err = process.Keys.Key(caPurpose, k.Key)
@@ -248,7 +243,7 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 		return err
 	}
 	paths := []string{p.config.Rules}
-	_, err := daemon.WaitFor(ctx, p.Process, "the registrar's rules", paths, func() (struct{}, error) {
+	err := p.WaitFor(ctx, "the registrar's rules", paths, func() error {
 		err := read()
 		if refused := new(registrar.Refusal); errors.As(err, &refused) && err.Error() != said {
 			said = err.Error()
@@ -257,7 +252,7 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 		if err != nil { // other rules may be delivered, and a database may come up
 			err = fmt.Errorf("%w (%w)", err, await.ErrPending)
 		}
-		return struct{}{}, err
+		return err
 	})
 	if err != nil {
 		return err

@@ -169,7 +169,7 @@ func (p *sidecar) githubApp(all credentials, g *secrets.GitHubApp) (credential.S
 func (c credentials) read(ctx context.Context, log *zap.Logger, mayWait bool) (err error) {
 	for what, try := range c.inVault {
 		if mayWait {
-			_, err = await.For(ctx, log, what, nil, func() (struct{}, error) { return struct{}{}, try(ctx) })
+			err = await.For(ctx, log, what, nil, func() error { return try(ctx) })
 		} else {
 			err = try(ctx)
 		}

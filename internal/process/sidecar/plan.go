@@ -56,10 +56,10 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 
 // Plan implements [daemon.Service].
 func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
-	if p.config == nil {
-		p.config = c
-	} else if err := p.checkHosts(c); err != nil {
-		return daemon.Plan{}, err
+	if p.config != nil {
+		if err := p.checkHosts(c); err != nil {
+			return daemon.Plan{}, err
+		}
 	}
 	plan, err := Plan(c)
 	if err != nil {

@@ -56,16 +56,11 @@ func Plan(c *config.Trigger) (daemon.Plan, error) {
 }
 
 // Plan implements [daemon.Service].
-func (p *source) Plan(c *config.Trigger) (daemon.Plan, error) {
-	if p.config == nil {
-		p.config, p.latest = c, c
-	}
-	return Plan(c)
-}
+func (*source) Plan(c *config.Trigger) (daemon.Plan, error) { return Plan(c) }
 
 // Roles implements [daemon.Service].
-func (p *source) Roles(process *daemon.Process) (err error) {
-	p.Process = process
+func (p *source) Roles(process *daemon.Process, c *config.Trigger) (err error) {
+	p.Process, p.config, p.latest = process, c, c
 	origin, receipt := p.config.Keys.Origin, p.config.Keys.Receipt
 	p.origin, err = daemon.NewIssuer(process, evidence.TriggerOriginProofKind(), origin.SigningKey, origin.Audience)
 	if err != nil {
