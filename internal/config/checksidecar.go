@@ -252,16 +252,14 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 	if err != nil {
 		f.Add(key+".networks", "%v", err)
 	}
-	up := upstream.Host{Name: target.Host, Port: target.Port, Networks: networks}
+	up := upstream.Host{Name: target.Host, Port: target.Port, Networks: networks,
+		RootCAs: f.Authorities(key+".ca", u.CA)}
 	if u.Address != "" {
 		if up.Address, err = parseAddress(u.Address); err != nil {
 			f.Add(key+".address", "%q is not an IP address, alone or with a port", u.Address)
 		} else if err = up.CheckAddress(); err != nil {
 			f.Add(key+".address", "%v", err)
 		}
-	}
-	if u.CA != "" {
-		up.RootCAs = f.Authorities(key+".ca", u.CA)
 	}
 	c.UpstreamHosts = append(c.UpstreamHosts, up)
 }

@@ -42,9 +42,7 @@ func (c *Console) checkAll(f *findings) {
 		f.Add("tlsCertificate", "goes together with tlsKey")
 	}
 	f.URL("issuer", c.Issuer, fields.URLs{What: "an https URL without a query", Base: true})
-	if c.IssuerCA != "" {
-		c.Roots = f.Authorities("issuerCA", c.IssuerCA)
-	}
+	c.Roots = f.Authorities("issuerCA", c.IssuerCA)
 	if slices.Contains(c.SummaryGroups, "") {
 		f.Add("summaryGroups", "has an empty item")
 	}

@@ -47,10 +47,8 @@ func (p *UpstreamProxy) Check(key string, f *fields.Findings) {
 		}
 		switch {
 		case u.Scheme == "https":
-			out.TLS = &tls.Config{ServerName: out.Host, MinVersion: tls.VersionTLS12, Time: time.Now}
-			if p.CA != "" {
-				out.TLS.RootCAs = f.Authorities(key+".ca", p.CA)
-			}
+			out.TLS = &tls.Config{ServerName: out.Host, MinVersion: tls.VersionTLS12, Time: time.Now,
+				RootCAs: f.Authorities(key+".ca", p.CA)}
 		case p.CA != "":
 			f.Add(key+".ca", "has no meaning with an http URL")
 		}

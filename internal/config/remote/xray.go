@@ -28,9 +28,7 @@ type XRayServer struct {
 func (s *XRayServer) Check(key string, f *fields.Findings) {
 	f.URL(key+".url", s.URL, fields.URLs{HTTP: fields.Loopback,
 		What: "an https URL such as https://xray.example.com/mcp: plain text could be changed on the way"})
-	if s.CA != "" {
-		s.RootCAs = f.Authorities(key+".ca", s.CA)
-	}
+	s.RootCAs = f.Authorities(key+".ca", s.CA)
 	if s.Header != "" {
 		if err := forward.CheckCredentialHeader(s.Header); err != nil {
 			f.Add(key+".header", "%v", err)
