@@ -35,23 +35,14 @@ func (c *Trigger) checkAll(f *findings) {
 func (s Source) open(known webhookSecrets) (trigger.Source, error) {
 	switch {
 	case s.GitHub != nil:
-		secrets, err := known.read(s.Name, "github", s.GitHub.SecretFiles)
-		if err != nil {
-			return nil, err
-		}
-		return trigger.NewGitHub(s.Name, secrets, s.GitHub.Events, s.GitHub.Human)
+		return known.open(s.Name, "github", s.GitHub.SecretFiles,
+			func(name string, secrets []string) (*trigger.Webhook, error) {
+				return trigger.NewGitHub(name, secrets, s.GitHub.Events, s.GitHub.Human)
+			})
 	case s.StandardWebhooks != nil:
-		secrets, err := known.read(s.Name, "standard", s.StandardWebhooks.SecretFiles)
-		if err != nil {
-			return nil, err
-		}
-		return trigger.NewStandard(s.Name, secrets)
+		return known.open(s.Name, "standard", s.StandardWebhooks.SecretFiles, trigger.NewStandard)
 	case s.Engine != nil:
-		secrets, err := known.read(s.Name, "standard", s.Engine.SecretFiles)
-		if err != nil {
-			return nil, err
-		}
-		return trigger.NewEngine(s.Name, secrets)
+		return known.open(s.Name, "standard", s.Engine.SecretFiles, trigger.NewEngine)
 	case s.Schedule != nil:
 		return trigger.NewSchedule(s.Name, s.Schedule.Cron, s.Schedule.Payload)
 	case s.Queue != nil:
@@ -67,23 +58,24 @@ type webhookSecrets struct {
 	of map[[2]string]string // the source, by scheme and secret
 }
 
-// read reads the secrets of a source. Two sources of one scheme must not share a secret: a delivery for one would count
-// again for the other, where it may be worth more. In another scheme the delivery is malformed.
-func (known webhookSecrets) read(source, scheme string, names []string) ([]string, error) {
-	var out []string
-	for _, name := range names {
-		s, err := known.Secret(name, 16)
+// open reads the secrets of a source, and makes it. Two sources of one scheme must not share a secret: a delivery for one
+// would count again for the other, where it may be worth more. In another scheme the delivery is malformed.
+func (known webhookSecrets) open(source, scheme string, files []string,
+	open func(name string, secrets []string) (*trigger.Webhook, error)) (trigger.Source, error) {
+	var secrets []string
+	for _, file := range files {
+		s, err := known.Secret(file, 16)
 		if err != nil {
 			return nil, err
 		}
 		if of, taken := known.of[[2]string{scheme, s}]; taken && of != source {
 			return nil, fmt.Errorf("the secret in %s is also that of the source %s: a sender of one could sign for "+
-				"the other", name, of)
+				"the other", file, of)
 		}
 		known.of[[2]string{scheme, s}] = source
-		out = append(out, s)
+		secrets = append(secrets, s)
 	}
-	return out, nil
+	return open(source, secrets)
 }
 
 // ReuseSources keeps the unchanged schedules and queues of the earlier configuration, so that they continue without a

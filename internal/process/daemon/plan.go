@@ -38,7 +38,7 @@ type Plan struct {
 	Extra func(ctx context.Context, maxAge time.Duration) []look.Observation
 }
 
-// Grace is how long most processes wait for open requests when they end.
+// Grace bounds the wait of most processes for open requests when they end.
 const Grace = 10 * time.Second
 
 // PlanOf returns the plan of a configuration, to which the process adds what no key names.
