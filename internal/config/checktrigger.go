@@ -58,8 +58,8 @@ type webhookSecrets struct {
 	of map[[2]string]string // the source, by scheme and secret
 }
 
-// open reads the secrets of a source, and makes it. Two sources of one scheme must not share a secret: a delivery for one
-// would count again for the other, where it may be worth more. In another scheme the delivery is malformed.
+// open reads the secrets of a source, and makes it. Two sources of one scheme must not share a secret: a delivery for
+// one would count again for the other, where it may be worth more. In another scheme the delivery is malformed.
 func (known webhookSecrets) open(source, scheme string, files []string,
 	open func(name string, secrets []string) (*trigger.Webhook, error)) (trigger.Source, error) {
 	var secrets []string

@@ -47,20 +47,6 @@ type XRay struct {
 	Enforce *remote.XRayServer `yaml:"enforce"`
 }
 
-// Configured returns the servers that are configured, by the names of their gates.
-func (x XRay) Configured() map[string]*remote.XRayServer {
-	servers := make(map[string]*remote.XRayServer)
-	for gate, s := range map[string]*remote.XRayServer{
-		verification.GateOrchestrate: x.Orchestrate, verification.GateGovern: x.Govern,
-		verification.GateEnforce: x.Enforce,
-	} {
-		if s != nil {
-			servers[gate] = s
-		}
-	}
-	return servers
-}
-
 // Check implements [fields.Checker].
 func (v *Verification) Check(key string, f *findings) {
 	if v.Tasks != "" {

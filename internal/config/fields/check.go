@@ -60,7 +60,7 @@ func (f *Findings) checkUnique(key string, v reflect.Value) {
 			f.Add(key, "%.200s is also the %s of %s", text, what, other)
 			return
 		}
-		seen[[2]string{what, text.String()}] = key[:strings.LastIndexByte(key, '.')]
+		seen[[2]string{what, text.String()}] = key[:max(0, strings.LastIndexByte(key, '.'))]
 	})
 }
 

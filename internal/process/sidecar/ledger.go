@@ -67,8 +67,8 @@ func openStore(ctx context.Context, c *config.Sidecar, known bool, logged, ended
 	if err != nil {
 		return nil, err
 	}
-	l, err := postgres.Open(ctx, c.Ledger.Postgres.ConnString(), postgres.Options{Now: time.Now, Retention: retention, Instance: name,
-		Chains: filepath.Join(c.State, "chains"), Logged: logged, Ended: ended})
+	l, err := postgres.Open(ctx, c.Ledger.Postgres.ConnString(), postgres.Options{Now: time.Now, Retention: retention,
+		Instance: name, Chains: filepath.Join(c.State, "chains"), Logged: logged, Ended: ended})
 	if err != nil {
 		return nil, errors.Join(err, held.Close())
 	}
