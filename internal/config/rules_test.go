@@ -215,7 +215,8 @@ func TestWarnings(t *testing.T) {
 func TestTags(t *testing.T) {
 	known := map[string]bool{"yaml": true, "json": true, "need": true, "one": true, "from": true, "to": true,
 		"is": true, "choice": true, "unique": true, "least": true, "of": true, "reload": true}
-	kinds := []string{"", "path", "secret", "public", "library", "folder", "socket", "address", "listen", "peer", "server"}
+	kinds := []string{"", "path", "secret", "public", "library", "folder", "socket", "address", "listen", "peer",
+		"server"}
 	seen := make(map[reflect.Type]bool)
 	var walk func(reflect.Type)
 	walk = func(at reflect.Type) {
