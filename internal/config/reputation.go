@@ -125,9 +125,9 @@ type Disputes struct {
 	Windows Windows `yaml:"windows"`
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`
-	// Arbiters decide disputes of type general, by majority. Default: such disputes end as inconclusive.
+	// Arbiters decide disputes of type general, by majority. Without them, such disputes end inconclusive.
 	Arbiters []Arbiter `yaml:"arbiters" to:"15"`
-	// Appeal are other arbiters, to whom the loser can appeal within `deadline`. Default: no appeals.
+	// Appeal are other arbiters, to whom the loser can appeal within `deadline`.
 	Appeal []Arbiter `yaml:"appeal" to:"15"`
 
 	// Operator is the operator's public key (JWK), for setting the log's time back after a wrong clock. Keep the private
