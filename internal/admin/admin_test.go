@@ -62,7 +62,7 @@ func TestAdminRefusals(t *testing.T) {
 		{"GET", "/v1/posts?since=yesterday", "query_malformed"},
 		{"GET", "/v1/posts?until=2026-01-31", "query_malformed"},
 		{"GET", "/v1/posts?since=2026-01-31T00:00:00Z&until=2026-01-31T00:00:00Z", "query_malformed"},
-		{"GET", "/v1/posts?order=random", "query_malformed"},
+		{"GET", "/v1/posts?oldestFirst=random", "query_malformed"},
 		{"GET", "/v1/posts?before=post_1", "query_malformed"}, // what is not known is not ignored
 		{"GET", "/v1/posts?cursor=post_absent", "not_found"},
 		{"GET", "/v1/posts?state=indeterminat", "query_malformed"},

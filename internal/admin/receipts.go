@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -15,11 +14,11 @@ type sessionReceipts struct {
 }
 
 func (s *Server) receipts(r *http.Request) (out sessionReceipts, err error) {
-	from, limit, err := parsePage(r.URL.Query())
-	if err != nil {
+	from, limit := 1, ledger.MaxChain
+	if err := parseQuery(r.URL.Query(), map[string]any{"from": &from, "limit": &limit}); err != nil {
 		return out, err
 	}
-	found, err := s.Ledger.Chain(r.Context(), r.PathValue("id"), from, int(min(limit, ledger.MaxChain)))
+	found, err := s.Ledger.Chain(r.Context(), r.PathValue("id"), int64(from), min(limit, ledger.MaxChain))
 	room := maxShownReceipts
 	out.Receipts = []string{}
 	for _, receipt := range found {
@@ -37,24 +36,6 @@ func (s *Server) delivery(r *http.Request) (any, error) {
 		return nil, nil
 	}
 	return sender.Status(r.Context())
-}
-
-func parsePage(v url.Values) (from, limit int64, err error) {
-	from, limit = 1, ledger.MaxChain
-	for name := range v {
-		to := &from
-		switch name {
-		case "from":
-		case "limit":
-			to = &limit
-		default:
-			return 0, 0, refusal.New("query_malformed", "%.40q is not a parameter of a query for receipts", name)
-		}
-		if *to, err = strconv.ParseInt(v.Get(name), 10, 64); err != nil || *to < 1 {
-			return 0, 0, refusal.New("query_malformed", "%s=%.40q must be a number above 0", name, v.Get(name))
-		}
-	}
-	return from, limit, nil
 }
 
 // Receipts asks a sidecar for at most limit interaction receipts of a session, from a number on.

@@ -70,78 +70,72 @@ func (s Selection) selects(c ledger.Summary) bool {
 		(s.Session == "" || c.Session == s.Session) && (s.Flow == "" || c.Flow == s.Flow)
 }
 
+// parameters are the parameters of a query for records, with the fields that they set.
+func (s *Selection) parameters() map[string]any {
+	return map[string]any{"since": &s.Since, "until": &s.Until, "limit": &s.Limit, "oldestFirst": &s.OldestFirst,
+		"state": (*string)(&s.State), "session": &s.Session, "flow": &s.Flow, "cursor": &s.Cursor, "key": &s.Key,
+		"keys": &s.Keys, "bare": &s.Bare}
+}
+
 func (s Selection) values() url.Values {
 	v := url.Values{}
-	set := func(name, value string) {
-		if value != "" {
-			v.Set(name, value)
+	for name, field := range s.parameters() {
+		text := ""
+		switch is := field.(type) {
+		case *string:
+			text = *is
+		case *time.Time:
+			if !is.IsZero() {
+				text = is.UTC().Format(time.RFC3339Nano)
+			}
+		case *int:
+			if *is > 0 {
+				text = strconv.Itoa(*is)
+			}
+		case *bool:
+			if *is {
+				text = "true"
+			}
 		}
-	}
-	for name, at := range map[string]time.Time{"since": s.Since, "until": s.Until} {
-		if !at.IsZero() {
-			set(name, at.UTC().Format(time.RFC3339Nano))
+		if text != "" {
+			v.Set(name, text)
 		}
-	}
-	if s.Limit > 0 {
-		set("limit", strconv.Itoa(s.Limit))
-	}
-	if s.OldestFirst {
-		set("order", oldestFirst)
-	}
-	set("state", string(s.State))
-	set("session", s.Session)
-	set("flow", s.Flow)
-	set("cursor", s.Cursor)
-	set("key", s.Key)
-	if s.Keys {
-		set("keys", "true")
-	}
-	if s.Bare {
-		set("bare", "true")
 	}
 	return v
 }
 
-const oldestFirst = "oldest"
-
-// parseSelection reads a selection from a query. It refuses unknown names: ignoring them would answer another question.
+// parseSelection reads a selection from a query.
 func parseSelection(v url.Values) (s Selection, err error) {
-	for name := range v {
-		switch text := v.Get(name); name {
-		case "since":
-			s.Since, err = time.Parse(time.RFC3339, text)
-		case "until":
-			s.Until, err = time.Parse(time.RFC3339, text)
-		case "limit":
-			if s.Limit, err = strconv.Atoi(text); err == nil && s.Limit == 0 {
-				err = strconv.ErrRange
-			}
-		case "order":
-			if s.OldestFirst = text == oldestFirst; !s.OldestFirst {
-				err = strconv.ErrSyntax
-			}
-		case "state":
-			s.State = ledger.State(text)
-		case "session":
-			s.Session = text
-		case "flow":
-			s.Flow = text
-		case "cursor":
-			s.Cursor = text
-		case "key":
-			s.Key = text
-		case "keys":
-			s.Keys, err = strconv.ParseBool(text)
-		case "bare":
-			s.Bare, err = strconv.ParseBool(text)
-		default:
-			return s, refusal.New("query_malformed", "%.40q is not a parameter of a query for records", name)
-		}
-		if err != nil {
-			return s, refusal.New("query_malformed", "%s=%.40q cannot be read", name, v.Get(name))
-		}
+	if err := parseQuery(v, s.parameters()); err != nil {
+		return s, err
 	}
 	return s, s.Check()
+}
+
+// parseQuery reads a query into the fields of its parameters. It refuses unknown names: ignoring them would answer
+// another question.
+func parseQuery(v url.Values, parameters map[string]any) (err error) {
+	for name := range v {
+		text := v.Get(name)
+		switch is := parameters[name].(type) {
+		case *string:
+			*is = text
+		case *time.Time:
+			*is, err = time.Parse(time.RFC3339, text)
+		case *int:
+			if *is, err = strconv.Atoi(text); *is < 1 && err == nil {
+				err = strconv.ErrRange
+			}
+		case *bool:
+			*is, err = strconv.ParseBool(text)
+		default:
+			return refusal.New("query_malformed", "%.40q is not a parameter of this query", name)
+		}
+		if err != nil {
+			return refusal.New("query_malformed", "%s=%.40q cannot be read", name, text)
+		}
+	}
+	return nil
 }
 
 // ParseTime reads a time of RFC 3339, a date (its midnight in UTC), or how long before now.

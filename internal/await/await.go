@@ -18,16 +18,15 @@ var ErrPending = errors.New("not certified yet")
 
 // For calls try until it succeeds, fails with an error that is not [Pending], or ctx ends: again when one of the files
 // may have changed, and each second. It logs once what it waits for.
-func For[T any](ctx context.Context, log *zap.Logger, what string, paths []string, try func() (T, error)) (v T,
-	err error) {
-	if v, err = try(); err == nil || !Pending(err) {
-		return v, err // mostly nothing is missing, and no file has to be watched
+func For(ctx context.Context, log *zap.Logger, what string, paths []string, try func() error) (err error) {
+	if err = try(); err == nil || !Pending(err) {
+		return err // mostly nothing is missing, and no file has to be watched
 	}
 	trying, end := context.WithCancel(ctx)
 	defer end()
 	because, said := err, false
 	files.Follow(trying, paths, func() error {
-		if v, err = try(); err == nil || !Pending(err) {
+		if err = try(); err == nil || !Pending(err) {
 			end()
 			return nil
 		}
@@ -42,9 +41,9 @@ func For[T any](ctx context.Context, log *zap.Logger, what string, paths []strin
 		said = true
 	})
 	if err == nil || !Pending(err) {
-		return v, err
+		return err
 	}
-	return v, fmt.Errorf("stopped while waiting for %s: %w", what, because)
+	return fmt.Errorf("stopped while waiting for %s: %w", what, because)
 }
 
 // Pending reports whether err can disappear with time: a missing file, a custody that does not answer, or [ErrPending].

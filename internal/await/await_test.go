@@ -15,12 +15,12 @@ func TestWaitForSaysTheCause(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	tries := 0
-	_, err := await.For(ctx, zap.NewNop(), "Vault", nil, func() (int, error) {
+	err := await.For(ctx, zap.NewNop(), "Vault", nil, func() error {
 		if tries++; tries == 1 {
-			return 0, custody.Unavailable(nil, "Vault is sealed")
+			return custody.Unavailable(nil, "Vault is sealed")
 		}
 		cancel()
-		return 0, custody.Unavailable(ctx.Err(), "Vault does not answer in time")
+		return custody.Unavailable(ctx.Err(), "Vault does not answer in time")
 	})
 	if err == nil || !strings.Contains(err.Error(), "stopped while waiting for Vault: Vault is sealed") {
 		t.Errorf("got %v", err)

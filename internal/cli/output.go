@@ -60,21 +60,11 @@ func WriteJSONLine(w io.Writer, v any) error {
 	return newEncoder(w).Encode(v)
 }
 
-// newEncoder returns an encoder of JSON that a terminal can show: see [Plain].
+// newEncoder returns an encoder of JSON that a terminal can show: see [Plain]. It writes whole values.
 func newEncoder(w io.Writer) *json.Encoder {
-	enc := json.NewEncoder(jsonWriter{w})
+	enc := json.NewEncoder(filter{w, func(text string) string { return string(terminal.JSON([]byte(text))) }})
 	enc.SetEscapeHTML(false)
 	return enc
-}
-
-// jsonWriter escapes what steers a terminal. The encoder writes whole values.
-type jsonWriter struct{ w io.Writer }
-
-func (j jsonWriter) Write(text []byte) (int, error) {
-	if _, err := j.w.Write(terminal.JSON(text)); err != nil {
-		return 0, err
-	}
-	return len(text), nil
 }
 
 // PrintJSON prints a result that is always JSON, on one line or, if pretty is set, indented.
@@ -85,37 +75,36 @@ func PrintJSON(c *cobra.Command, pretty bool, v any) error {
 	return WriteJSONLine(c.OutOrStdout(), v)
 }
 
-// Plain returns a writer of text that cannot steer a terminal: see [terminal.Plain]. Each Write has to be whole
-// characters.
-func Plain(w io.Writer) io.Writer { return plainWriter{w} }
+// filter changes each text before it writes it.
+type filter struct {
+	w      io.Writer
+	change func(string) string
+}
 
-type plainWriter struct{ w io.Writer }
-
-func (p plainWriter) Write(text []byte) (int, error) {
-	if _, err := io.WriteString(p.w, terminal.Plain(string(text))); err != nil {
+func (f filter) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(f.w, f.change(string(text))); err != nil {
 		return 0, err
 	}
 	return len(text), nil
 }
+
+// Plain returns a writer of text that cannot steer a terminal: see [terminal.Plain]. Each Write has to be whole
+// characters.
+func Plain(w io.Writer) io.Writer { return filter{w, terminal.Plain} }
 
 // Unbroken is [terminal.Unbroken].
 func Unbroken(s string) string { return terminal.Unbroken(s) }
 
 // Lines returns a writer of lines for a terminal, as [Plain] does. Each Write has to be one line: a value in it cannot
 // draw lines or columns of its own.
-func Lines(w io.Writer) io.Writer { return lineWriter{Plain(w)} }
-
-type lineWriter struct{ w io.Writer }
-
-func (l lineWriter) Write(line []byte) (int, error) {
-	text, end := strings.CutSuffix(string(line), "\n")
-	if text = Unbroken(text); end {
-		text += "\n"
-	}
-	if _, err := io.WriteString(l.w, text); err != nil {
-		return 0, err
-	}
-	return len(line), nil
+func Lines(w io.Writer) io.Writer {
+	return filter{Plain(w), func(line string) string {
+		text, ended := strings.CutSuffix(line, "\n")
+		if text = Unbroken(text); ended {
+			text += "\n"
+		}
+		return text
+	}}
 }
 
 // Coloured reports whether text for w may have colours: if w is a terminal, and the environment variable NO_COLOR is
@@ -133,17 +122,13 @@ func IsTerminal(w io.Writer) bool {
 }
 
 // Indent returns a writer that indents lines by four columns. Each Write has to be whole lines.
-func Indent(w io.Writer) io.Writer { return indentWriter{w} }
-
-type indentWriter struct{ w io.Writer }
-
-func (i indentWriter) Write(b []byte) (int, error) {
-	for line := range strings.Lines(string(b)) {
-		if _, err := io.WriteString(i.w, "    "+line); err != nil {
-			return 0, err
+func Indent(w io.Writer) io.Writer {
+	return filter{w, func(lines string) (indented string) {
+		for line := range strings.Lines(lines) {
+			indented += "    " + line
 		}
-	}
-	return len(b), nil
+		return indented
+	}}
 }
 
 // Grid draws rows in columns with two spaces between them. It has to be flushed.

@@ -16,10 +16,7 @@ func (e *Endpoint) Check(key string, f *findings) { e.checkWith(key, Tokens{}, f
 func (a *Admin) Check(key string, f *findings) {
 	a.checkWith(key, a.Tokens, f)
 	for name, path := range map[string]string{".tokens.read": a.Tokens.Read, ".tokens.operate": a.Tokens.Operate} {
-		if path == "" {
-			continue
-		}
-		if f.ReadSecret(key+name, path, MinToken); a.TCP == "" {
+		if path != "" && a.TCP == "" {
 			f.Add(key+name, "has no meaning without tcp: at a unix socket, the kernel identifies the caller's user")
 		}
 	}
@@ -57,10 +54,7 @@ func (e *Endpoint) Admits(caller identity.ID) bool {
 
 // Check implements [fields.Checker].
 func (p *Peer) Check(key string, f *findings) {
-	switch {
-	case (p.Unix == "") == (p.TCP == ""):
-		f.Add(key, "needs either unix or tcp")
-	case p.TCP != "":
+	if p.TCP != "" {
 		checkTCP(f, key, p.TCP)
 	}
 	switch {
@@ -147,23 +141,5 @@ func (c *Agent) Check(key string, f *findings) {
 func (c *Agent) keepFrom(f *findings, key string, e Endpoint) {
 	if c.UID != nil && slices.Contains(e.UIDs, *c.UID) {
 		f.Add(key+".uids", "%d is agent.uid: the agent must not reach this socket", *c.UID)
-	}
-}
-
-type namedKey struct {
-	at string
-	SigningKey
-}
-
-func distinct(f *findings, keys ...namedKey) {
-	for i, k := range keys {
-		for _, other := range keys[:i] {
-			if k.Key != "" && k.Key == other.Key {
-				f.Add(k.at+".key", "%s is also the key of %s", k.Key, other.at)
-			}
-			if k.Issuer != "" && k.Issuer == other.Issuer {
-				f.Add(k.at+".issuer", "%s is also the issuer of %s", k.Issuer, other.at)
-			}
-		}
 	}
 }

@@ -14,8 +14,8 @@ func TestSecretsAreBound(t *testing.T) {
 		running, next any
 		key           string
 	}{
-		{Sidecar{}, Sidecar{LedgerDSN: "x"}, "ledger.postgres.dsnFile"},
-		{Sidecar{}, Sidecar{GateSecret: "x"}, "gate.secretFile"},
+		{Sidecar{Ledger: Store{&Postgres{}}}, Sidecar{Ledger: Store{&Postgres{DSN: "x"}}}, "ledger.postgres.dsnFile"},
+		{Sidecar{}, Sidecar{Gate: Gate{Secret: "x"}}, "gate.secretFile"},
 	} {
 		if got := fields.ChangedBound(tt.running, tt.next); !slices.Equal(got, []string{tt.key}) {
 			t.Errorf("%s: a restart takes over %v", tt.key, got)

@@ -10,8 +10,6 @@ import (
 func (c *Reputation) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
-	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
-	c.checkOwners(f)
 	if c.Disputes != nil && c.Verification == nil {
 		f.Add("disputes", "needs the key verification, because only agents registered there can open disputes")
 	}
@@ -26,24 +24,5 @@ func (c *Reputation) checkAll(f *findings) {
 	}
 	if err := autonomy.CheckHosts(c.ModelHosts); err != nil {
 		f.Add("believedHosts", "%v", err)
-	}
-}
-
-const maxOwners = 256
-
-// checkOwners reads no file of the owners: their files change while the node runs.
-func (c *Reputation) checkOwners(f *findings) {
-	if len(c.Owners) > maxOwners {
-		f.Add("owners", "there are %d; at most %d are allowed", len(c.Owners), maxOwners)
-	}
-	for i, o := range c.Owners {
-		for _, other := range c.Owners[:i] {
-			if o.Name != "" && o.Name == other.Name {
-				f.Add(fmt.Sprintf("owners[%d].name", i), "%q is the name of another owner", o.Name)
-			}
-			if o.Registry != "" && o.Registry == other.Registry {
-				f.Add(fmt.Sprintf("owners[%d].registry", i), "is also the registry of %s", other.Name)
-			}
-		}
 	}
 }

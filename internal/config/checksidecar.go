@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/httpsig"
 	"github.com/actionproof/mediator/internal/config/secrets"
 	"github.com/actionproof/mediator/internal/deployed"
-	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/inference"
@@ -25,9 +24,6 @@ import (
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
-
-// MinGateSecret is the minimum length of a gate's secret, in bytes.
-const MinGateSecret = 32
 
 // CheckSidecar loads a sidecar's configuration as if the file at path had this text. It also checks the rules by the
 // manifest's ceiling.
@@ -66,10 +62,6 @@ func (c *Sidecar) checkAll(f *findings) {
 	c.checkCA(f)
 	c.checkKeys(f)
 	c.checkEndpoints(f)
-	c.LedgerDSN = c.Ledger.Postgres.dsn("ledger.postgres.dsnFile", f)
-	if c.Gate.SecretFile != "" {
-		c.GateSecret = f.ReadSecret("gate.secretFile", c.Gate.SecretFile, MinGateSecret)
-	}
 	for i, a := range c.Actions {
 		c.addAction(fmt.Sprintf("actions[%d]", i), a, f)
 	}
@@ -114,21 +106,8 @@ func (c *Sidecar) checkEndpoints(f *findings) {
 	if c.Runtime == "" && c.TLS == nil {
 		f.Add("runtime", "is required without tls; with tls, the certificate names the runtime")
 	}
-	all := []struct{ key, at string }{
-		{"admin", Peer{Unix: c.Admin.Unix}.String()}, {"admin", Peer{TCP: c.Admin.TCP}.String()},
-		{"trigger", c.Trigger.String()}, {"control", c.Control.String()}}
-	if n := c.Reputation; n != nil {
-		all = append(all, struct{ key, at string }{"reputation", n.String()})
-		if c.Receipts == nil {
-			f.Add("reputation", "needs receipts and keys.interactionReceipt: the node appraises receipts")
-		}
-	}
-	for i, e := range all[1:] {
-		for _, other := range all[:i+1] {
-			if e.at != "" && e.at == other.at {
-				f.Add(e.key, "is also the endpoint of %s", other.key)
-			}
-		}
+	if c.Reputation != nil && c.Receipts == nil {
+		f.Add("reputation", "needs receipts and keys.interactionReceipt: the node appraises receipts")
 	}
 }
 
@@ -149,20 +128,6 @@ func (c *Sidecar) checkCredential(key string, r *secrets.Credential, f *findings
 	case at != "" && r.GitHubApp != nil && slices.Contains(in.Keys, r.GitHubApp.VaultKey):
 		f.Add(key+"."+at, "%s is in custody.vault.keys: the App needs a key of its own", r.GitHubApp.VaultKey)
 	}
-}
-
-func (c *Postgres) dsn(key string, f *findings) string {
-	if c == nil || c.DSNFile == "" {
-		return ""
-	}
-	dsn, err := f.Secret(c.DSNFile, 1)
-	if err == nil && !f.NoSecrets {
-		err = postgres.Check(dsn)
-	}
-	if err != nil {
-		f.Add(key, "%v", err)
-	}
-	return dsn
 }
 
 func (c *Sidecar) addAction(key string, a Action, f *findings) {
@@ -287,16 +252,14 @@ func (c *Sidecar) addUpstream(key string, u Upstream, f *findings) {
 	if err != nil {
 		f.Add(key+".networks", "%v", err)
 	}
-	up := upstream.Host{Name: target.Host, Port: target.Port, Networks: networks}
+	up := upstream.Host{Name: target.Host, Port: target.Port, Networks: networks,
+		RootCAs: f.Authorities(key+".ca", u.CA)}
 	if u.Address != "" {
 		if up.Address, err = parseAddress(u.Address); err != nil {
 			f.Add(key+".address", "%q is not an IP address, alone or with a port", u.Address)
 		} else if err = up.CheckAddress(); err != nil {
 			f.Add(key+".address", "%v", err)
 		}
-	}
-	if u.CA != "" {
-		up.RootCAs = f.Authorities(key+".ca", u.CA)
 	}
 	c.UpstreamHosts = append(c.UpstreamHosts, up)
 }

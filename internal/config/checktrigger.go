@@ -1,36 +1,24 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 
-	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/trigger"
 )
 
 func (c *Trigger) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
-	c.StoreDSN = c.Store.Postgres.dsn("store.postgres.dsnFile", f)
 	if (c.EventSecretFile == "") != (c.Store.Postgres == nil) {
 		f.Add("eventSecretFile", "must be set if store.postgres is set, and only then")
-	} else if c.EventSecretFile != "" {
-		var err error
-		if c.EventSecret, err = f.Secret(c.EventSecretFile, 32); err != nil {
-			f.Add("eventSecretFile", "%v", err)
-		}
 	}
-	distinct(f, namedKey{"keys.origin", c.Keys.Origin.SigningKey}, namedKey{"keys.receipt", c.Keys.Receipt.SigningKey})
 	if (c.TLSCertificate == "") != (c.TLSKey == "") {
 		f.Add("tlsCertificate", "goes together with tlsKey")
 	}
 	known := webhookSecrets{f, make(map[[2]string]string)}
 	for i, s := range c.Sources {
-		if slices.ContainsFunc(c.Sources[:i], func(o Source) bool { return o.Name == s.Name }) {
-			f.Add(fmt.Sprintf("sources[%d].name", i), "%q is the name of another source", s.Name)
-		}
 		if s.Queue != nil && c.Agent.UID != nil && slices.Contains(s.Queue.Owners, *c.Agent.UID) {
 			f.Add(fmt.Sprintf("sources[%d].queue.owners", i), "%d is agent.uid: the agent could cause its own posts",
 				*c.Agent.UID)
@@ -45,35 +33,24 @@ func (c *Trigger) checkAll(f *findings) {
 }
 
 func (s Source) open(known webhookSecrets) (trigger.Source, error) {
-	if !fields.One(s.GitHub != nil, s.StandardWebhooks != nil, s.Engine != nil, s.Schedule != nil, s.Queue != nil) {
-		return nil, errors.New("needs exactly one of github, standardWebhooks, engine, schedule, queue")
-	}
 	switch {
 	case s.GitHub != nil:
-		secrets, err := known.read(s.Name, "github", s.GitHub.SecretFiles)
-		if err != nil {
-			return nil, err
-		}
-		return trigger.NewGitHub(s.Name, secrets, s.GitHub.Events, s.GitHub.Human)
+		return known.open(s.Name, "github", s.GitHub.SecretFiles,
+			func(name string, secrets []string) (*trigger.Webhook, error) {
+				return trigger.NewGitHub(name, secrets, s.GitHub.Events, s.GitHub.Human)
+			})
 	case s.StandardWebhooks != nil:
-		secrets, err := known.read(s.Name, "standard", s.StandardWebhooks.SecretFiles)
-		if err != nil {
-			return nil, err
-		}
-		return trigger.NewStandard(s.Name, secrets)
+		return known.open(s.Name, "standard", s.StandardWebhooks.SecretFiles, trigger.NewStandard)
 	case s.Engine != nil:
-		secrets, err := known.read(s.Name, "standard", s.Engine.SecretFiles)
-		if err != nil {
-			return nil, err
-		}
-		return trigger.NewEngine(s.Name, secrets)
+		return known.open(s.Name, "standard", s.Engine.SecretFiles, trigger.NewEngine)
 	case s.Schedule != nil:
 		return trigger.NewSchedule(s.Name, s.Schedule.Cron, s.Schedule.Payload)
-	default:
+	case s.Queue != nil:
 		q := trigger.NewQueue(s.Name, s.Queue.Dir)
 		q.Owners = s.Queue.Owners
 		return q, nil
 	}
+	return nil, nil // its tags have said so
 }
 
 type webhookSecrets struct {
@@ -81,23 +58,24 @@ type webhookSecrets struct {
 	of map[[2]string]string // the source, by scheme and secret
 }
 
-// read reads the secrets of a source. Two sources of one scheme must not share a secret: a delivery for one would count
-// again for the other, where it may be worth more. In another scheme the delivery is malformed.
-func (known webhookSecrets) read(source, scheme string, names []string) ([]string, error) {
-	var out []string
-	for _, name := range names {
-		s, err := known.Secret(name, 16)
+// open reads the secrets of a source, and makes it. Two sources of one scheme must not share a secret: a delivery for
+// one would count again for the other, where it may be worth more. In another scheme the delivery is malformed.
+func (known webhookSecrets) open(source, scheme string, files []string,
+	open func(name string, secrets []string) (*trigger.Webhook, error)) (trigger.Source, error) {
+	var secrets []string
+	for _, file := range files {
+		s, err := known.Secret(file, 16)
 		if err != nil {
 			return nil, err
 		}
 		if of, taken := known.of[[2]string{scheme, s}]; taken && of != source {
 			return nil, fmt.Errorf("the secret in %s is also that of the source %s: a sender of one could sign for "+
-				"the other", name, of)
+				"the other", file, of)
 		}
 		known.of[[2]string{scheme, s}] = source
-		out = append(out, s)
+		secrets = append(secrets, s)
 	}
-	return out, nil
+	return open(source, secrets)
 }
 
 // ReuseSources keeps the unchanged schedules and queues of the earlier configuration, so that they continue without a

@@ -13,8 +13,17 @@
 //
 //	need     it must not be empty
 //	one      its allowed values; the first is the default
-//	from, to its bounds
-//	is       path: relative paths start at the file's own folder; address: a host:port
+//	unique   no other key with this tag has its text; the tag says what the text is
+//	choice   exactly one of the block's keys with this tag is set
+//	from, to its bounds: of a number, a duration, the bytes of a text or the items of a list
+//	is       what the key names:
+//	         path: a file or folder; relative paths start at the file's own folder
+//	         secret, public: a file that the agent must not change, nor read if it is secret
+//	         library: a public file that the dynamic loader finds
+//	         folder: one that the process writes to
+//	         address: a host:port; listen: one where the process listens, as socket is of a unix socket
+//	         peer, server: a host:port, or a URL, to which the process connects
+//	least    how many bytes the secret in the file must have
 //	of       the key with the path of the file whose content the field holds
 //	reload   a reload applies it; all other keys need a restart
 package config
@@ -23,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/config/remote"
 	"github.com/actionproof/mediator/internal/config/secrets"
+	"github.com/actionproof/mediator/ledger/postgres"
 )
 
 // Process is what all processes configure in the same way.
@@ -50,20 +60,20 @@ type Process struct {
 // TLS is a certificate for mutual TLS 1.3 between processes. All files are PEM, and are read again when they change.
 type TLS struct {
 	// Certificate is the file of the certificate and its chain. Its only URI, a SPIFFE id, names the process.
-	Certificate string `yaml:"certificate" is:"path"`
+	Certificate string `yaml:"certificate" is:"public"`
 	// Key is the file of the certificate's key, perhaps the same file.
-	Key string `yaml:"key" is:"path"`
+	Key string `yaml:"key" is:"secret"`
 	// Token is the file of a pod's token, for which the registrar issues a certificate, instead of `certificate` and
 	// `key`.
-	Token string `yaml:"token" is:"path"`
+	Token string `yaml:"token" is:"secret"`
 	// Authorities is the file of the authorities that certify the other processes.
-	Authorities string `yaml:"authorities" is:"path" need:"yes"`
+	Authorities string `yaml:"authorities" is:"public" need:"yes"`
 }
 
 // Probes says where everyone may ask for metrics and health.
 type Probes struct {
 	// Listen is a host:port for GET /metrics, /healthz, /startupz and /readyz over plain HTTP.
-	Listen string `yaml:"listen" is:"address" need:"yes"`
+	Listen string `yaml:"listen" is:"listen" need:"yes"`
 }
 
 // Agent names the agent's user. No process starts or forwards a post while this user can reach its memory or files.
@@ -78,11 +88,11 @@ type Agent struct {
 // Endpoint is an address on which a process listens for other processes and operators.
 type Endpoint struct {
 	// Unix is the path of a unix socket. Set this, `tcp` or both.
-	Unix string `yaml:"unix" is:"path"`
+	Unix string `yaml:"unix" is:"socket" unique:"endpoint"`
 	// UIDs are users that may connect to `unix`, besides the process's own user and root.
 	UIDs []uint32 `yaml:"uids"`
 	// TCP is a host:port, for mutual TLS. Only with `tls`.
-	TCP string `yaml:"tcp" is:"address"`
+	TCP string `yaml:"tcp" is:"listen" unique:"endpoint"`
 	// Callers are the SPIFFE ids that may connect to `tcp`. A segment * matches any one segment.
 	Callers []string `yaml:"callers"`
 }
@@ -108,9 +118,9 @@ type Admin struct {
 // Tokens are files, each with one token of at least 32 bytes. A changed file counts at once.
 type Tokens struct {
 	// Read is the file of a token that can only read.
-	Read string `yaml:"read" is:"path"`
+	Read string `yaml:"read" is:"secret" least:"32"`
 	// Operate is the file of a token for everything.
-	Operate string `yaml:"operate" is:"path"`
+	Operate string `yaml:"operate" is:"secret" least:"32"`
 }
 
 // MinToken is the minimum length of a token, in bytes.
@@ -119,9 +129,9 @@ const MinToken = 32
 // Peer is where another process answers.
 type Peer struct {
 	// Unix is the other process's unix socket. Set this or `tcp`.
-	Unix string `yaml:"unix" is:"path"`
+	Unix string `yaml:"unix" is:"public" choice:"yes" unique:"endpoint"`
 	// TCP is the other process's host:port, for mutual TLS. Only with `tls`.
-	TCP string `yaml:"tcp" is:"address"`
+	TCP string `yaml:"tcp" is:"peer" choice:"yes" unique:"endpoint"`
 	// Name is the DNS name or SPIFFE id that the other process's certificate must have. Default: the host of `tcp`.
 	Name string `yaml:"name"`
 	// UID is the user that must answer at the unix socket, or nil for any.
@@ -130,15 +140,33 @@ type Peer struct {
 
 type Postgres struct {
 	// DSNFile holds a libpq connection string with its password; for a remote server, with sslmode=verify-full.
-	DSNFile string `yaml:"dsnFile" is:"path" need:"yes"`
+	DSNFile string `yaml:"dsnFile" is:"secret" need:"yes" least:"1"`
+
+	// DSN is what DSNFile holds.
+	DSN string `yaml:"-" of:"dsnFile"`
+}
+
+// Check implements [fields.Checker].
+func (p *Postgres) Check(key string, f *findings) {
+	if err := postgres.Check(p.DSN); err != nil && p.DSN != "" && !f.NoSecrets {
+		f.Add(key+".dsnFile", "%v", err)
+	}
+}
+
+// ConnString returns the DSN, or nothing without a database.
+func (p *Postgres) ConnString() string {
+	if p == nil {
+		return ""
+	}
+	return p.DSN
 }
 
 // SigningKey configures one signing role.
 type SigningKey struct {
 	// Key is the name of the key, without a version.
-	Key string `yaml:"key" need:"yes"`
+	Key string `yaml:"key" need:"yes" unique:"key"`
 	// Issuer is the iss claim of the key's tokens.
-	Issuer string `yaml:"issuer" need:"yes"`
+	Issuer string `yaml:"issuer" need:"yes" unique:"issuer"`
 	// Lifetime is the validity of the key's tokens: exp - iat. Default 60s.
 	Lifetime Duration `yaml:"lifetime" from:"1s" to:"10m"`
 }
@@ -146,11 +174,11 @@ type SigningKey struct {
 // Trust names the keys and the bundle that a process trusts.
 type Trust struct {
 	// Registry is the key registry's pinned public key (JWK).
-	Registry string `yaml:"registry" is:"path" need:"yes"`
+	Registry string `yaml:"registry" is:"public" need:"yes"`
 	// Auditor is the deployment auditor's pinned public key (JWK).
-	Auditor string `yaml:"auditor" is:"path" need:"yes"`
+	Auditor string `yaml:"auditor" is:"public" need:"yes"`
 	// Bundle is the trust bundle, reread when it changes.
-	Bundle string `yaml:"bundle" is:"path" need:"yes"`
+	Bundle string `yaml:"bundle" is:"public" need:"yes"`
 	// ClockSkew is the tolerated difference between clocks. Default 2s.
 	ClockSkew Duration `yaml:"clockSkew" to:"1m"`
 }

@@ -13,17 +13,17 @@ type Console struct {
 	File `yaml:"-"`
 
 	// TLSCertificate is a PEM file, reread when it changes. Default: plain HTTP, only on loopback.
-	TLSCertificate string `yaml:"tlsCertificate" is:"path"`
+	TLSCertificate string `yaml:"tlsCertificate" is:"public"`
 	// TLSKey is the PEM file of its key.
-	TLSKey string `yaml:"tlsKey" is:"path"`
+	TLSKey string `yaml:"tlsKey" is:"secret"`
 	// Issuer is the OpenID provider's URL.
 	Issuer string `yaml:"issuer" need:"yes"`
 	// IssuerCA is a PEM file of more authorities for its certificate.
-	IssuerCA string `yaml:"issuerCA" is:"path"`
+	IssuerCA string `yaml:"issuerCA" is:"public"`
 	// ClientID is the console's client id there. Its redirect URI is /login/callback below `--url`.
 	ClientID string `yaml:"clientId" need:"yes"`
 	// SecretFile holds the client's secret. Default: a public client.
-	SecretFile string `yaml:"secretFile" is:"path"`
+	SecretFile string `yaml:"secretFile" is:"secret" least:"1"`
 	// Scopes are requested besides openid.
 	Scopes []string `yaml:"scopes"`
 	// GroupsClaim is the ID token's claim with the user's groups. Default groups.
@@ -42,12 +42,7 @@ func (c *Console) checkAll(f *findings) {
 		f.Add("tlsCertificate", "goes together with tlsKey")
 	}
 	f.URL("issuer", c.Issuer, fields.URLs{What: "an https URL without a query", Base: true})
-	if c.IssuerCA != "" {
-		c.Roots = f.Authorities("issuerCA", c.IssuerCA)
-	}
-	if c.SecretFile != "" {
-		f.ReadSecret("secretFile", c.SecretFile, 1)
-	}
+	c.Roots = f.Authorities("issuerCA", c.IssuerCA)
 	if slices.Contains(c.SummaryGroups, "") {
 		f.Add("summaryGroups", "has an empty item")
 	}

@@ -2,11 +2,11 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,13 +16,13 @@ type Client struct {
 	File `yaml:"-"`
 
 	// Certificate is your certificate with its chain.
-	Certificate string `yaml:"certificate" is:"path"`
+	Certificate string `yaml:"certificate" is:"public"`
 	// Key is its key.
-	Key string `yaml:"key" is:"path"`
+	Key string `yaml:"key" is:"secret"`
 	// TokenFile holds a token of `admin.tokens`, instead of certificate and key.
-	TokenFile string `yaml:"tokenFile" is:"path"`
+	TokenFile string `yaml:"tokenFile" is:"secret"`
 	// Authorities certify the processes.
-	Authorities string `yaml:"authorities" is:"path" need:"yes"`
+	Authorities string `yaml:"authorities" is:"public" need:"yes"`
 	// Name is the DNS name or SPIFFE id that the certificate at HOST:PORT must have. Default: HOST.
 	Name string `yaml:"name"`
 }
@@ -49,7 +49,7 @@ type Contexts struct {
 // Context names the endpoints of one deployment.
 type Context struct {
 	// Name is the context's name.
-	Name string `yaml:"name" need:"yes"`
+	Name string `yaml:"name" need:"yes" unique:"name"`
 	// Client is an operator's client file, for https.
 	Client string `yaml:"client" is:"path"`
 	// Admin is the sidecar's `admin`: unix:PATH or https://HOST:PORT.
@@ -96,14 +96,7 @@ func (c *Context) Check(key string, f *findings) {
 }
 
 func (c *Contexts) checkAll(f *findings) {
-	found := make(map[string]bool)
-	for i, context := range c.Contexts {
-		if found[context.Name] {
-			f.Add(fmt.Sprintf("contexts[%d].name", i), "%s is there twice", context.Name)
-		}
-		found[context.Name] = true
-	}
-	if !found[c.Current] && c.Current != "" {
+	if c.Current != "" && !slices.ContainsFunc(c.Contexts, func(of Context) bool { return of.Name == c.Current }) {
 		f.Add("current", "no context has the name %.80q", c.Current)
 	}
 }

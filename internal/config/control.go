@@ -17,11 +17,11 @@ type Control struct {
 	// Audience is the aud claim of decisions and grants.
 	Audience string `yaml:"audience" need:"yes"`
 	// Manifest is the file of the deployment manifest.
-	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
+	Manifest string `yaml:"manifest" is:"public" reload:"yes" need:"yes"`
 	// Policy is the policy file with the CEL rules.
-	Policy string `yaml:"policy" is:"path" reload:"yes" need:"yes"`
+	Policy string `yaml:"policy" is:"public" reload:"yes" need:"yes"`
 	// WebBotAuth is a host:port that publishes keys of Web Bot Auth over plain HTTP.
-	WebBotAuth string `yaml:"webBotAuth" is:"address"`
+	WebBotAuth string `yaml:"webBotAuth" is:"listen"`
 
 	// Rules are the rules of Policy.
 	Rules *decide.Rules `yaml:"-"`
@@ -37,7 +37,6 @@ type ControlKeys struct {
 func (c *Control) checkAll(f *findings) {
 	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
-	distinct(f, namedKey{"keys.decision", c.Keys.Decision}, namedKey{"keys.grant", c.Keys.Grant})
 	if c.Policy != "" {
 		var err error
 		if c.Rules, err = deployed.ReadRules(c.Policy); err != nil {

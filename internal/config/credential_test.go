@@ -132,9 +132,9 @@ func TestWrongCredentials(t *testing.T) {
 				`whom`},
 		{`{` + oauth + `, clientSecretFile: token}, aws: {service: s3, regions: [eu-central-1]}}`,
 			`115: *.aws: needs more than a token: a file or vault`},
-		{`{` + github + `}}`, `29: *.githubApp: needs either keyFile or vaultKey`},
+		{`{` + github + `}}`, `29: *.githubApp: needs exactly one of keyFile, vaultKey`},
 		{`{` + github + `, keyFile: rsa, vaultKey: app}}`,
-			`29: *.githubApp: needs either keyFile or vaultKey | 104: *.githubApp.vaultKey: needs custody.type: vault`},
+			`29: *.githubApp: needs exactly one of keyFile, vaultKey | 104: *.githubApp.vaultKey: needs custody.type: vault`},
 		{`{` + github + `, vaultKey: ../app}}`,
 			`90: *.githubApp.vaultKey: "../app" is not the name of a key in Vault | 90: *.githubApp.vaultKey: needs ` +
 				`custody.type: vault`},

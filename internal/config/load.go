@@ -70,9 +70,9 @@ func decode(path string, raw []byte, c any) (*findings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	file, of := File{Path: path, Raw: raw}, reflect.ValueOf(c).Elem()
-	fields.Resolve(of, file.Resolve)
-	of.FieldByName("File").Set(reflect.ValueOf(file))
+	file := File{Path: path, Raw: raw}
+	fields.Resolve(c, file.Resolve)
+	reflect.ValueOf(c).Elem().FieldByName("File").Set(reflect.ValueOf(file))
 	f := &findings{File: decoded, Path: path}
 	return f, f.Err()
 }

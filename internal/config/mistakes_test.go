@@ -131,14 +131,14 @@ func TestMistakes(t *testing.T) {
 		{sidecar, "uids: [1000]", "uids: [2000]",
 			"line 3, column 37: admin.uids: 2000 is agent.uid: the agent must not reach this socket"},
 		{sidecar, "{unix: run/trigger.sock}", "{unix: run/control.sock}",
-			"line 5, column 10: control: is also the endpoint of trigger"},
-		{sidecar, "{unix: run/trigger.sock}", "{}", "line 4, column 10: trigger: needs either unix or tcp"},
+			"line 5, column 17: control.unix: run/control.sock is also the endpoint of trigger"},
+		{sidecar, "{unix: run/trigger.sock}", "{}", "line 4, column 10: trigger: needs exactly one of unix, tcp"},
 		{sidecar, "state: state\n", "state: state\nreputation: {unix: run/node.sock, audience: node}\n",
 			"line 7, column 13: reputation: needs receipts and keys.interactionReceipt: the node appraises receipts"},
 		{withReceipts, "reputation: {unix: run/node.sock, audience: node}", "reputation: {unix: run/node.sock}",
 			"line 7, column 13: reputation.audience: is required"},
 		{withReceipts, "unix: run/node.sock", "unix: run/control.sock",
-			"line 7, column 13: reputation: is also the endpoint of control"},
+			"line 5, column 17: control.unix: run/control.sock is also the endpoint of reputation"},
 		{sidecar, `{url: "https://api.example.com/posts", methods: [POST]}`,
 			`{url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}`,
 			"line 18, column 18: actions[0].match.url: names mediator.internal, where the node answers: set the " +
@@ -163,7 +163,7 @@ func TestMistakes(t *testing.T) {
 			`{url: "http://mediator.internal/mcp", mcp: {tools: [register_plugin]}}` +
 				"\n    gate: api\n    api: {challenge: \"https://a.example/c\", verify: \"https://a.example/v\"}",
 			"line 22, column 11: actions[0].gate: the node verifies no chain: leave gate and api out"},
-		{withReceipts, "unix: run/node.sock, ", "", "line 7, column 13: reputation: needs either unix or tcp"},
+		{withReceipts, "unix: run/node.sock, ", "", "line 7, column 13: reputation: needs exactly one of unix, tcp"},
 		{withReceipts, "unix: run/node.sock", "unix: run/node.sock, uids: [1]",
 			"line 7, column 35: reputation.uids: is not known; known here are audience, name, tcp, unix"},
 		{withReceipts, "Landlock", "", ""}, // the correct file
@@ -237,9 +237,9 @@ func TestMistakes(t *testing.T) {
 		{trigger, `"0 3 * * *"`, `"0 3 * *"`,
 			`line 9, column 5: sources[0]: (nightly) trigger: schedule nightly: expected exactly 5 fields, found 4: [0 3 * *]`},
 		{trigger, "name: jobs", "name: nightly",
-			`line 11, column 11: sources[1].name: "nightly" is the name of another source`},
+			"line 11, column 11: sources[1].name: nightly is also the name of sources[0]"},
 		{trigger, "    queue: {dir: jobs}\n", "",
-			"line 11, column 5: sources[1]: (jobs) needs exactly one of github, standardWebhooks, engine, schedule, " +
+			"line 11, column 5: sources[1]: needs exactly one of github, standardWebhooks, engine, schedule, " +
 				"queue"},
 	} {
 		path := write(t, strings.Replace(m.file, m.old, m.new, 1))
@@ -251,7 +251,7 @@ func TestMistakes(t *testing.T) {
 		}
 		got := ""
 		if err != nil {
-			got = strings.ReplaceAll(err.Error(), path+": ", "")
+			got = strings.NewReplacer(path+": ", "", filepath.Dir(path)+"/", "").Replace(err.Error())
 		}
 		if got != m.want {
 			t.Errorf("%q for %q:\n got %s\nwant %s", m.new, m.old, got, m.want)

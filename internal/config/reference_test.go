@@ -95,7 +95,7 @@ func allowed(k fields.Key) (text string) {
 	case k.From != "":
 		text = " From " + k.From + " to " + k.To + "."
 	case k.To != "":
-		text = " At most " + k.To + "."
+		text = " At most " + k.To + map[reflect.Kind]string{reflect.String: " bytes"}[k.Of.Kind()] + "."
 	}
 	if len(k.One) > 0 && !k.Need {
 		text += " Default " + k.One[0] + "."

@@ -14,9 +14,9 @@ type Registrar struct {
 	// Internal is the endpoint for operators, out of agents' reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// Listen is the address for other processes, over mutual TLS. Callers must be in the signed rules.
-	Listen string `yaml:"listen" is:"address" need:"yes"`
+	Listen string `yaml:"listen" is:"listen" need:"yes"`
 	// State is the folder of the trust bundle, history and CA (a copy with `postgres`), for the registrar's user alone.
-	State string `yaml:"state" is:"path" need:"yes"`
+	State string `yaml:"state" is:"folder" need:"yes"`
 	// Postgres keeps the state in a database that replicas share.
 	Postgres *Postgres `yaml:"postgres"`
 	// RegistryKey is a file: the key registry's private JWK, or YAML that names a key in Vault or a PKCS #11 token
@@ -26,16 +26,13 @@ type Registrar struct {
 	// who takes over the registrar can sign rules too.
 	AuditorKey string `yaml:"auditorKey" is:"path"`
 	// Rules is the output of mediator registrar sign, reread when it changes.
-	Rules string `yaml:"rules" is:"path" need:"yes"`
+	Rules string `yaml:"rules" is:"public" need:"yes"`
 	// Lifetime is the validity of custody certificates. Default 24h.
 	Lifetime Duration `yaml:"lifetime" from:"1h" to:"2160h"`
 	// Kubernetes makes the registrar issue pods' TLS certificates. Default: processes bring their own.
 	Kubernetes *Cluster `yaml:"kubernetes"`
 	// Trial makes root keys in the state folder, and accepts unsigned rules.
 	Trial bool `yaml:"trial"`
-
-	// StoreDSN is the content of postgres.dsnFile.
-	StoreDSN string `yaml:"-" of:"postgres.dsnFile"`
 }
 
 // Cluster configures what the registrar does in a Kubernetes cluster.
@@ -94,7 +91,6 @@ func (c *Registrar) checkAll(f *findings) {
 	if c.Process.Registrar != nil {
 		f.Add("registrar", "has no meaning here: this is the registrar")
 	}
-	c.StoreDSN = c.Postgres.dsn("postgres.dsnFile", f)
 	if want := filepath.Join(c.State, "trust.json"); c.Trust.Bundle != want {
 		f.Add("trust.bundle", "must be %s, which this process writes", want)
 	}

@@ -19,7 +19,7 @@ type Reputation struct {
 	// Public is the HTTPS endpoint for everyone else.
 	Public *Public `yaml:"public"`
 	// State is the store's folder, for the node's user alone.
-	State string `yaml:"state" is:"path" need:"yes"`
+	State string `yaml:"state" is:"folder" need:"yes"`
 	// Store keeps receipts, challenges, and baselines of scores.
 	Store Store `yaml:"store"`
 	// Retention keeps a session's receipts this long after the last one. Default 2160h.
@@ -30,8 +30,8 @@ type Reputation struct {
 	Keys ReputationKeys `yaml:"keys" need:"yes"`
 	// Audience is this node's name: the aud claim of sidecars' tokens for it.
 	Audience string `yaml:"audience" need:"yes"`
-	// Owners are the deployments whose receipts are accepted, at most 256.
-	Owners []Owner `yaml:"owners" reload:"yes" need:"yes"`
+	// Owners are the deployments whose receipts are accepted.
+	Owners []Owner `yaml:"owners" reload:"yes" need:"yes" to:"256"`
 	// BelievedHosts are the model hosts that you trust, as host or host:port (default port 443). Only calls to them
 	// count in scores.
 	BelievedHosts []string `yaml:"believedHosts" reload:"yes"`
@@ -40,8 +40,6 @@ type Reputation struct {
 	// Disputes lets agents publish signals and dispute them. It needs `verification`, which registers agents.
 	Disputes *Disputes `yaml:"disputes"`
 
-	// StoreDSN is how to connect to the store's database; empty if the store is a file.
-	StoreDSN string `yaml:"-" of:"store.postgres.dsnFile"`
 	// ModelHosts are BelievedHosts as receipts name them: host:port.
 	ModelHosts []string `yaml:"-"`
 }
@@ -71,11 +69,11 @@ type ReputationKeys struct {
 // Public is an address that everybody can reach, over HTTPS alone.
 type Public struct {
 	// Listen is the host:port.
-	Listen string `yaml:"listen" need:"yes" is:"address"`
+	Listen string `yaml:"listen" need:"yes" is:"listen"`
 	// TLSCertificate is a PEM file for `listen`, reread with its key when it changes.
-	TLSCertificate string `yaml:"tlsCertificate" is:"path" need:"yes"`
+	TLSCertificate string `yaml:"tlsCertificate" is:"public" need:"yes"`
 	// TLSKey is the PEM file of its key.
-	TLSKey string `yaml:"tlsKey" is:"path" need:"yes"`
+	TLSKey string `yaml:"tlsKey" is:"secret" need:"yes"`
 }
 
 // Store says where a process keeps what must survive it.
@@ -84,14 +82,15 @@ type Store struct {
 	Postgres *Postgres `yaml:"postgres"`
 }
 
-// Owner is a deployment whose receipts the node accepts. Both files are read again when they change.
+// Owner is a deployment whose receipts the node accepts. Both files are read again when they change, and so by no check
+// of this file.
 type Owner struct {
 	// Name appears in the log and in metrics.
-	Name string `yaml:"name" need:"yes"`
+	Name string `yaml:"name" need:"yes" unique:"name"`
 	// Registry is the pinned public key (JWK) of the owner's key registry; its thumbprint names the owner.
-	Registry string `yaml:"registry" is:"path" need:"yes"`
+	Registry string `yaml:"registry" is:"public" need:"yes" unique:"registry"`
 	// Bundle is the owner's trust bundle. History files beside it are read too.
-	Bundle string `yaml:"bundle" is:"path" need:"yes"`
+	Bundle string `yaml:"bundle" is:"public" need:"yes"`
 	// Certificates are the accepted custody certificates.
 	Certificates BelievedCertificates `yaml:"certificates" need:"yes"`
 	// Receipts are the accepted interaction receipts, and tokens that name a calling agent.
@@ -126,14 +125,14 @@ type Disputes struct {
 	Windows Windows `yaml:"windows"`
 	// Deadline ends an unresolved dispute as inconclusive. Default 72h.
 	Deadline Duration `yaml:"deadline" from:"1s" to:"2160h"`
-	// Arbiters decide disputes of type general, by majority. Default: such disputes end as inconclusive.
-	Arbiters []Arbiter `yaml:"arbiters"`
-	// Appeal are other arbiters, to whom the loser can appeal within `deadline`. Default: no appeals.
-	Appeal []Arbiter `yaml:"appeal"`
+	// Arbiters decide disputes of type general, by majority. Without them, such disputes end inconclusive.
+	Arbiters []Arbiter `yaml:"arbiters" to:"15"`
+	// Appeal are other arbiters, to whom the loser can appeal within `deadline`.
+	Appeal []Arbiter `yaml:"appeal" to:"15"`
 
 	// Operator is the operator's public key (JWK), for setting the log's time back after a wrong clock. Keep the private
 	// key offline.
-	Operator string `yaml:"operator" is:"path"`
+	Operator string `yaml:"operator" is:"public"`
 
 	// OperatorRoot is what the file holds; nil without it.
 	OperatorRoot *evidence.Root `yaml:"-" of:"operator"`
@@ -142,7 +141,7 @@ type Disputes struct {
 // Arbiter decides disputes of type general, with others.
 type Arbiter struct {
 	// Key is its public key (JWK).
-	Key string `yaml:"key" is:"path" need:"yes"`
+	Key string `yaml:"key" is:"public" need:"yes"`
 	// Owner is the thumbprint of its owner, whose agents' disputes it does not decide. Default: none.
 	Owner string `yaml:"owner"`
 
@@ -171,9 +170,6 @@ func (d *Disputes) Check(key string, f *findings) {
 	d.OperatorRoot = offline(d.Operator, key+".operator", f)
 	seen := make(map[string]bool)
 	panel := func(name string, arbiters []Arbiter) {
-		if len(arbiters) > dispute.MaxArbiters {
-			f.Add(key+"."+name, "there are %d; at most %d are allowed", len(arbiters), dispute.MaxArbiters)
-		}
 		for i := range arbiters {
 			a, at := &arbiters[i], fmt.Sprintf("%s.%s[%d]", key, name, i)
 			if a.Root = offline(a.Key, at+".key", f); a.Root == nil {

@@ -17,11 +17,11 @@ type Rule struct {
 	Name string `yaml:"name" need:"yes"`
 	// Match selects the calls.
 	Match Match `yaml:"match" need:"yes"`
-	// Comment says why the rule is there (at most 500 bytes). Agents read it, with `owner` and `expires`, in refusals
+	// Comment says why the rule is there. Agents read it, with `owner` and `expires`, in refusals
 	// and at /v1/rules: write no secret into them.
-	Comment string `yaml:"comment"`
-	// Owner answers for the rule (at most 200 bytes).
-	Owner string `yaml:"owner"`
+	Comment string `yaml:"comment" to:"500"`
+	// Owner answers for the rule.
+	Owner string `yaml:"owner" to:"200"`
 	// Expires is a date (its start in UTC) or an RFC 3339 time. From then on, calls are refused (rule_expired), and open
 	// streams and WebSockets end.
 	Expires Time `yaml:"expires"`
@@ -68,50 +68,9 @@ func (c *Sidecar) Matches() iter.Seq2[string, match.Match] {
 	}
 }
 
-// Check implements [fields.Checker].
-func (r *Rule) Check(key string, f *findings) {
-	for _, text := range []struct {
-		key, value string
-		most       int
-	}{{"comment", r.Comment, 500}, {"owner", r.Owner, 200}} {
-		if len(text.value) > text.most {
-			f.Add(key+"."+text.key, "has %d bytes, more than %d", len(text.value), text.most)
-		}
-	}
-}
-
 // Purpose says what the rule is for. It may have expired: the other rules must still apply.
 func (r *Rule) Purpose() match.Purpose {
 	return match.Purpose{Comment: r.Comment, Owner: r.Owner, Expires: r.Expires.Time()}
-}
-
-// Purposes returns what the rules are for, by the names of the rules.
-func (c *Sidecar) Purposes() map[string]match.Purpose {
-	all := make(map[string]match.Purpose)
-	for _, r := range c.AllRules() {
-		all[r.Name] = r.Purpose()
-	}
-	return all
-}
-
-// Credentials returns the credentials of the rules by the names of the rules.
-func (c *Sidecar) Credentials() map[string]*secrets.Credential {
-	return byName(c, func(r *Rule) *secrets.Credential { return r.Credential })
-}
-
-// Certificates returns the client certificates of the rules by the names of the rules.
-func (c *Sidecar) Certificates() map[string]*secrets.ClientCertificate {
-	return byName(c, func(r *Rule) *secrets.ClientCertificate { return r.ClientCertificate })
-}
-
-func byName[T any](c *Sidecar, of func(*Rule) *T) map[string]*T {
-	all := make(map[string]*T)
-	for _, r := range c.AllRules() {
-		if v := of(r); v != nil {
-			all[r.Name] = v
-		}
-	}
-	return all
 }
 
 // checkRule checks what a rule needs of other sections. m is its match.

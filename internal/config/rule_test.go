@@ -22,8 +22,8 @@ func TestPurposes(t *testing.T) {
 		"expires: 14d":                                          "must be a date",
 		"expires: [2027-01-31]":                                 "must be a single value, not a list",
 		"owner: {name: ann}":                                    "must be a single value",
-		"owner: " + strings.Repeat("a", 201):                    "actions[0].owner: has 201 bytes, more than 200",
-		"comment: " + strings.Repeat("a", 501):                  "actions[0].comment: has 501 bytes, more than 500",
+		"owner: " + strings.Repeat("a", 201):                    "actions[0].owner: has 201 bytes; at most 200 are allowed",
+		"comment: " + strings.Repeat("a", 501):                  "actions[0].comment: has 501 bytes; at most 500 are allowed",
 		"expire: 2027-01-31": "actions[0].expire: is not known; did you mean " +
 			"expires?",
 	} {
@@ -56,7 +56,7 @@ func TestRulesThatExpire(t *testing.T) {
 		}
 		check.WantEqual(t, strings.Join(got, "\n"), want)
 	}
-	p := c.Purposes()["post"]
+	p := c.Actions[0].Purpose()
 	if err := p.Check("post", p.Expires.Add(-time.Second)); err != nil {
 		t.Errorf("just before its end: %v", err)
 	}
@@ -69,7 +69,7 @@ func TestCheckedPurposes(t *testing.T) {
 		"    comment: why\n    expires: 2020-01-31\n    owner: ann\n    subject: agent", 1)), true)
 	check.Must(t, err)
 	want := match.Purpose{Comment: "why", Owner: "ann", Expires: time.Date(2020, 1, 31, 0, 0, 0, 0, time.UTC)}
-	check.WantEqual(t, checked.Sidecar.Purposes()["post"], want)
+	check.WantEqual(t, checked.Sidecar.Actions[0].Purpose(), want)
 	check.WantEqual(t, fmt.Sprint(checked.Warnings),
 		"[actions[0].expires: the rule post expired at 2020-01-31T00:00:00Z; its owner is ann (rule_expired)]")
 }

@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/strict"
 	"github.com/actionproof/mediator/proxy/rules"
+	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/test/check"
 )
 
 func readRules(a Action, e Egress) (*Sidecar, string) {
@@ -210,7 +214,9 @@ func TestWarnings(t *testing.T) {
 
 func TestTags(t *testing.T) {
 	known := map[string]bool{"yaml": true, "json": true, "need": true, "one": true, "from": true, "to": true,
-		"is": true, "of": true, "reload": true}
+		"is": true, "choice": true, "unique": true, "least": true, "of": true, "reload": true}
+	kinds := []string{"", "path", "secret", "public", "library", "folder", "socket", "address", "listen", "peer",
+		"server"}
 	seen := make(map[reflect.Type]bool)
 	var walk func(reflect.Type)
 	walk = func(at reflect.Type) {
@@ -232,6 +238,9 @@ func TestTags(t *testing.T) {
 				fields.Bound(f.Tag.Get("from")) == 0 {
 				t.Errorf("%s.%s has a bound that cannot be read", at.Name(), f.Name)
 			}
+			if !slices.Contains(kinds, f.Tag.Get("is")) {
+				t.Errorf("%s.%s is %s", at.Name(), f.Name, f.Tag.Get("is"))
+			}
 			if f.Tag.Get("one") != "" && f.Type.Kind() != reflect.String {
 				t.Errorf("%s.%s is no text, and has choices", at.Name(), f.Name)
 			}
@@ -240,5 +249,19 @@ func TestTags(t *testing.T) {
 	}
 	for _, kind := range fileKinds {
 		walk(kind.keys)
+	}
+}
+
+func TestBoundsOfOthers(t *testing.T) {
+	for name, tt := range map[string]struct {
+		of   reflect.Type
+		most int
+	}{
+		"Arbiters": {reflect.TypeFor[Disputes](), dispute.MaxArbiters},
+		"Appeal":   {reflect.TypeFor[Disputes](), dispute.MaxArbiters},
+		"Subject":  {reflect.TypeFor[Receipts](), interaction.MaxAgent},
+	} {
+		f, _ := tt.of.FieldByName(name)
+		check.WantEqual(t, f.Tag.Get("to"), strconv.Itoa(tt.most))
 	}
 }

@@ -20,7 +20,7 @@ type Sidecar struct {
 	// (see `tls`), such as pod/agents/1. With `trigger` or `control` over TCP, no other name is possible.
 	Runtime string `yaml:"runtime"`
 	// Listen is the proxy port's address.
-	Listen string `yaml:"listen" need:"yes" is:"address"`
+	Listen string `yaml:"listen" need:"yes" is:"listen"`
 	// Agents accepts agents in other pods (mediator guard --forward). A pod's certificate identifies its session.
 	Agents *Endpoint `yaml:"agents"`
 	// Transparent accepts connections that the kernel redirects.
@@ -33,7 +33,7 @@ type Sidecar struct {
 	// Console is the address of mediator console, which the sidecar and `guard` block for agents. Default 127.0.0.1:8184.
 	Console string `yaml:"console" is:"address"`
 	// State is the ledger's folder, for the mediator's user alone.
-	State string `yaml:"state" is:"path" need:"yes"`
+	State string `yaml:"state" is:"folder" need:"yes"`
 	// Ledger stores records of calls and used ids.
 	Ledger Store `yaml:"ledger"`
 	// Retention keeps records and their evidence this long. Default 2160h.
@@ -56,7 +56,7 @@ type Sidecar struct {
 	// Audience is the aud claim of the sidecar's evidence.
 	Audience string `yaml:"audience" need:"yes"`
 	// Manifest is the file of the deployment manifest.
-	Manifest string `yaml:"manifest" is:"path" reload:"yes" need:"yes"`
+	Manifest string `yaml:"manifest" is:"public" reload:"yes" need:"yes"`
 	// Trigger is the trigger service's endpoint.
 	Trigger Peer `yaml:"trigger" need:"yes"`
 	// Control is the control plane's endpoint.
@@ -87,8 +87,6 @@ type Sidecar struct {
 	Limits Limits `yaml:"limits"`
 
 	// What the checks have made of the keys above. The actions lack their gates, and the rules their credentials.
-	LedgerDSN     string          `yaml:"-" of:"ledger.postgres.dsnFile"` // empty if the ledger is a file
-	GateSecret    string          `yaml:"-" of:"gate.secretFile"`         // empty for a secret in memory
 	ActionRules   []rules.Action  `yaml:"-"`
 	EgressRules   []rules.Egress  `yaml:"-"`
 	Denied        *match.Denied   `yaml:"-"`
@@ -100,7 +98,7 @@ type Sidecar struct {
 type Transparent struct {
 	// Listen is the IPv4 host:port that receives redirected connections. With `guard`, use the host 127.0.0.1 or
 	// 0.0.0.0.
-	Listen string `yaml:"listen" need:"yes"`
+	Listen string `yaml:"listen" need:"yes" is:"listen"`
 	// AnyAddress ignores the address that an agent dialled. Default: the call's host name must resolve to it.
 	AnyAddress bool `yaml:"anyAddress"`
 }
@@ -122,7 +120,7 @@ type Guard struct {
 
 type CA struct {
 	// Dir is the folder made by mediator ca init. Default: each start makes a new CA in memory.
-	Dir string `yaml:"dir" is:"path"`
+	Dir string `yaml:"dir" is:"secret"`
 	// CertificateFile receives the CA's certificate, for agents to trust. Default: ca.pem in `state`.
 	CertificateFile string `yaml:"certificateFile" is:"path"`
 	// Permit lists more names that the CA may certify, so that a reload can add rules for them: IP addresses, and hosts
@@ -136,9 +134,12 @@ type Gate struct {
 	// Issuer is the iss claim of the gate's challenge tokens and capabilities. Default mediator-gate.
 	Issuer string `yaml:"issuer"`
 	// SecretFile holds the gate's secret of at least 32 bytes. Default: a random secret in memory.
-	SecretFile string `yaml:"secretFile" is:"path"`
+	SecretFile string `yaml:"secretFile" is:"secret" least:"32"`
 	// Difficulty is how hard the gate's challenges are: lite, standard or gauntlet.
 	Difficulty string `yaml:"difficulty" one:"standard lite gauntlet"`
+
+	// Secret is what SecretFile holds; empty for a secret in memory.
+	Secret string `yaml:"-" of:"secretFile"`
 }
 
 type Session struct {
@@ -235,12 +236,12 @@ type Action struct {
 // API says where an API that takes part answers.
 type API struct {
 	// Challenge is the URL that issues challenges.
-	Challenge string `yaml:"challenge" need:"yes"`
+	Challenge string `yaml:"challenge" need:"yes" is:"server"`
 	// Verify is the URL that verifies envelopes and mints capabilities.
-	Verify string `yaml:"verify" need:"yes"`
+	Verify string `yaml:"verify" need:"yes" is:"server"`
 	// AnswerKeys is a PEM file of the Ed25519 public keys that verify the API's answers. Unverified answers are not
 	// relayed. Default: the outcome is the mediator's word.
-	AnswerKeys string `yaml:"answerKeys" is:"path"`
+	AnswerKeys string `yaml:"answerKeys" is:"public"`
 }
 
 // Egress is one kind of call that is not a post.
@@ -284,7 +285,7 @@ type Upstream struct {
 	// Networks are non-public address ranges in which the host may be.
 	Networks []string `yaml:"networks"`
 	// CA is a PEM file of authorities for the host's certificate, besides the system's.
-	CA string `yaml:"ca" is:"path"`
+	CA string `yaml:"ca" is:"public"`
 }
 
 type Timeouts struct {

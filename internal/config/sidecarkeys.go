@@ -28,20 +28,14 @@ type SidecarKeys struct {
 }
 
 type Receipts struct {
-	// Subject is the agent's name in receipts, at most 256 bytes. Every action must have the same `subject`.
-	Subject string `yaml:"subject" need:"yes"`
+	// Subject is the agent's name in receipts. Every action must have the same `subject`.
+	Subject string `yaml:"subject" need:"yes" to:"256"`
 }
 
 // checkKeys checks the keys, and whether receipts can be made for every rule that needs them.
 func (c *Sidecar) checkKeys(f *findings) {
-	keys := []namedKey{{"keys.runtime", c.Keys.Runtime}, {"keys.session", c.Keys.Session},
-		{"keys.requestProof", c.Keys.RequestProof}}
 	key := c.Keys.InteractionReceipt
-	if key != nil {
-		keys = append(keys, namedKey{"keys.interactionReceipt", *key})
-	}
 	if speaker := c.Keys.AgentStatement; speaker != nil {
-		keys = append(keys, namedKey{"keys.agentStatement", *speaker})
 		if speaker.Lifetime != 0 {
 			f.Add("keys.agentStatement.lifetime", "has no meaning: an agent's statements are valid for ten minutes")
 		}
@@ -50,15 +44,10 @@ func (c *Sidecar) checkKeys(f *findings) {
 		}
 	}
 	if k := c.Keys.WebBotAuth; k != nil {
-		keys = append(keys, namedKey{"keys.webBotAuth", *k})
 		if err := botauth.CheckOrigin(k.Issuer); k.Issuer != "" && err != nil {
 			f.Add("keys.webBotAuth.issuer", "%v", err)
 		}
 	}
-	if t := c.TransparencyLog; t != nil {
-		keys = append(keys, namedKey{"transparencyLog", SigningKey{Key: t.Key}})
-	}
-	distinct(f, keys...)
 	switch {
 	case c.Receipts == nil && key != nil:
 		f.Add("receipts", "is required with keys.interactionReceipt, because receipts.subject names the agent")
@@ -76,14 +65,8 @@ func (c *Sidecar) checkKeys(f *findings) {
 	if c.Receipts == nil {
 		return
 	}
-	for _, name := range []struct {
-		key, value string
-		most       int
-	}{{"runtime", c.Runtime, interaction.MaxRuntimeID},
-		{"receipts.subject", c.Receipts.Subject, interaction.MaxAgent}} {
-		if len(name.value) > name.most {
-			f.Add(name.key, "has %d bytes; a receipt holds at most %d", len(name.value), name.most)
-		}
+	if len(c.Runtime) > interaction.MaxRuntimeID {
+		f.Add("runtime", "has %d bytes; a receipt holds at most %d", len(c.Runtime), interaction.MaxRuntimeID)
 	}
 	for i, a := range c.Actions {
 		if a.Subject != c.Receipts.Subject && a.Subject != "" && c.Receipts.Subject != "" {

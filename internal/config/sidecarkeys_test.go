@@ -34,7 +34,7 @@ func TestReceipts(t *testing.T) {
 		"another subject": {key, "receipts: {subject: other}\n", "",
 			`actions[0].subject: "agent:worker-1" differs from receipts.subject, "other"`},
 		"a subject that is too long": {key, "receipts: {subject: " + strings.Repeat("a", 257) + "}\n", "",
-			"receipts.subject: has 257 bytes; a receipt holds at most 256"},
+			"receipts.subject: has 257 bytes; at most 256 are allowed"},
 		"a runtime that just fits": {key, receipts + "runtime: " + strings.Repeat("r", 128) + "\n", "", ""},
 		"a runtime that is too long": {key, receipts + "runtime: " + strings.Repeat("r", 129) + "\n", "",
 			"runtime: has 129 bytes; a receipt holds at most 128"},

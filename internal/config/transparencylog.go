@@ -12,17 +12,17 @@ type TransparencyLog struct {
 	Origin string `yaml:"origin" need:"yes"`
 	// Key is the name of the signing key in `custody` (role transparency_log). With custody in memory, the key is in
 	// `state` instead.
-	Key string `yaml:"key" need:"yes"`
+	Key string `yaml:"key" need:"yes" unique:"key"`
 	// Policy is a file that names the log's keys, its witnesses and their quorum (c2sp.org/tlog-policy). The newest key
 	// version in it signs. Default: no witnesses; the newest version signs.
-	Policy string `yaml:"policy" is:"path"`
+	Policy string `yaml:"policy" is:"public"`
 	// Interval is the longest time from an entry to a checkpoint that covers it. Default 10s.
 	Interval Duration `yaml:"interval" from:"1s" to:"1m"`
 	// RequireWitness makes each post wait for a witnessed checkpoint with its intent, or fail after `timeouts.step`
 	// (log_unwitnessed).
 	RequireWitness bool `yaml:"requireWitness"`
 	// Listen is a host:port that publishes the log to everyone, over plain HTTP (c2sp.org/tlog-tiles).
-	Listen string `yaml:"listen" is:"address"`
+	Listen string `yaml:"listen" is:"listen"`
 
 	// PolicyText is what Policy holds, and Accepts what it says; empty and nil without Policy.
 	PolicyText string           `yaml:"-" of:"policy"`

@@ -25,8 +25,9 @@ func TestTransparencyLog(t *testing.T) {
 	}
 	const settings = "origin: log.example/a, key: log-key, policy: "
 	for name, tt := range map[string]struct{ settings, policy, want string }{
-		"an origin with a space":    {"origin: log example, key: log-key", "", "cannot have the origin"},
-		"the key of another role":   {"origin: log.example/a, key: runtime-key", "", "is also the key of keys.runtime"},
+		"an origin with a space": {"origin: log example, key: log-key", "", "cannot have the origin"},
+		"the key of another role": {"origin: log.example/a, key: runtime-key", "",
+			"runtime-key is also the key of transparencyLog"},
 		"another log in the policy": {settings + policy, of("log.example/b"), "is not the log that the policy names"},
 		"no policy":                 {settings + policy, "nonsense", "transparencyLog.policy: the log's policy"},
 		"witnesses, and no policy": {"origin: log.example/a, key: log-key, requireWitness: true", "",

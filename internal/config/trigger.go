@@ -8,20 +8,20 @@ type Trigger struct {
 	Process `yaml:",inline"`
 
 	// Listen is the address for webhooks.
-	Listen string `yaml:"listen" is:"address"`
+	Listen string `yaml:"listen" is:"listen"`
 	// TLSCertificate is a PEM file for `listen`, reread when it changes. Default: plain HTTP.
-	TLSCertificate string `yaml:"tlsCertificate" is:"path"`
+	TLSCertificate string `yaml:"tlsCertificate" is:"public"`
 	// TLSKey is the PEM file of its key.
-	TLSKey string `yaml:"tlsKey" is:"path"`
+	TLSKey string `yaml:"tlsKey" is:"secret"`
 	// Internal is the endpoint for sidecars, out of agents' reach.
 	Internal Endpoint `yaml:"internal" need:"yes"`
 	// State is the event store's folder, for the service's user alone.
-	State string `yaml:"state" is:"path" need:"yes"`
+	State string `yaml:"state" is:"folder" need:"yes"`
 	// Store keeps events.
 	Store Store `yaml:"store"`
 	// EventSecretFile holds a secret that authenticates events: at least 32 bytes, the same for all replicas. Only with
 	// store.postgres, which requires it.
-	EventSecretFile string `yaml:"eventSecretFile" is:"path"`
+	EventSecretFile string `yaml:"eventSecretFile" is:"secret" least:"32"`
 	// Keys are the two signing keys.
 	Keys TriggerKeys `yaml:"keys" need:"yes"`
 	// MaxAge bounds the age at which an event can open a session and allow posts. Default 15m.
@@ -33,8 +33,6 @@ type Trigger struct {
 	// Sources are the sources of events. Each has `name` and one other key.
 	Sources []Source `yaml:"sources" reload:"yes"`
 
-	// StoreDSN is how to connect to the store's database; empty if the store is a file.
-	StoreDSN string `yaml:"-" of:"store.postgres.dsnFile"`
 	// EventSecret is the content of EventSecretFile.
 	EventSecret string `yaml:"-" of:"eventSecretFile"`
 	// SourceList has a source for each of Sources.
@@ -58,22 +56,22 @@ type AudienceKey struct {
 // Source is one source of events. Exactly one of its kinds is set.
 type Source struct {
 	// Name appears in evidence and in the webhook's path, /hooks/NAME.
-	Name string `yaml:"name" need:"yes"`
+	Name string `yaml:"name" need:"yes" unique:"name"`
 	// GitHub receives its webhooks.
-	GitHub *GitHub `yaml:"github"`
+	GitHub *GitHub `yaml:"github" choice:"yes"`
 	// StandardWebhooks receives Standard Webhooks.
-	StandardWebhooks *Webhook `yaml:"standardWebhooks"`
+	StandardWebhooks *Webhook `yaml:"standardWebhooks" choice:"yes"`
 	// Engine receives a policy engine's decisions by Standard Webhooks.
-	Engine *Webhook `yaml:"engine"`
+	Engine *Webhook `yaml:"engine" choice:"yes"`
 	// Schedule makes events at set times.
-	Schedule *Schedule `yaml:"schedule"`
+	Schedule *Schedule `yaml:"schedule" choice:"yes"`
 	// Queue makes events from files in a spool directory.
-	Queue *Queue `yaml:"queue"`
+	Queue *Queue `yaml:"queue" choice:"yes"`
 }
 
 type GitHub struct {
 	// SecretFiles hold its secrets: several during a rotation, none shared with another source.
-	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
+	SecretFiles []string `yaml:"secretFiles" is:"secret" need:"yes"`
 	// Events are the events that start a run, as NAME or NAME.ACTION, such as release.published.
 	Events []string `yaml:"events" need:"yes"`
 	// Human are the events that a human requests, such as workflow_dispatch; they never allow a post.
@@ -82,7 +80,7 @@ type GitHub struct {
 
 type Webhook struct {
 	// SecretFiles hold the secrets (whsec_...): several during a rotation, none shared with another source.
-	SecretFiles []string `yaml:"secretFiles" is:"path" need:"yes"`
+	SecretFiles []string `yaml:"secretFiles" is:"secret" need:"yes"`
 }
 
 type Schedule struct {
@@ -96,7 +94,7 @@ type Schedule struct {
 // Queue configures a spool directory with the folders new, claimed and refused.
 type Queue struct {
 	// Dir is the spool directory. Producers move finished files into its folder "new".
-	Dir string `yaml:"dir" is:"path" need:"yes"`
+	Dir string `yaml:"dir" is:"secret" need:"yes"`
 	// Owners are users whose files are accepted, besides the service's user and the directory's owner.
 	Owners []uint32 `yaml:"owners"`
 }

@@ -14,11 +14,11 @@ type Verification struct {
 	// Mode is observed (checks rest on the node's own record) or seed (also on the trace that the agent submits).
 	Mode string `yaml:"mode" one:"observed seed"`
 	// Tasks is a JSON file of tasks, used in turn. Default: the built-in tasks.
-	Tasks string `yaml:"tasks" is:"path"`
+	Tasks string `yaml:"tasks" is:"public"`
 	// Hosts are the host names of `public`. Other names are refused, except IP addresses and names used through a sidecar.
 	Hosts []string `yaml:"hosts"`
-	// Servers are the MCP servers that the tool list_mcp_servers names.
-	Servers []ListedServer `yaml:"servers"`
+	// Servers are what the tool list_mcp_servers names.
+	Servers []ListedServer `yaml:"servers" to:"256"`
 	// XRay names servers that judge agents.
 	XRay XRay `yaml:"xray"`
 
@@ -47,22 +47,6 @@ type XRay struct {
 	Enforce *remote.XRayServer `yaml:"enforce"`
 }
 
-const maxListed = 256 // servers that one answer names
-
-// Configured returns the servers that are configured, by the names of their gates.
-func (x XRay) Configured() map[string]*remote.XRayServer {
-	servers := make(map[string]*remote.XRayServer)
-	for gate, s := range map[string]*remote.XRayServer{
-		verification.GateOrchestrate: x.Orchestrate, verification.GateGovern: x.Govern,
-		verification.GateEnforce: x.Enforce,
-	} {
-		if s != nil {
-			servers[gate] = s
-		}
-	}
-	return servers
-}
-
 // Check implements [fields.Checker].
 func (v *Verification) Check(key string, f *findings) {
 	if v.Tasks != "" {
@@ -78,8 +62,5 @@ func (v *Verification) Check(key string, f *findings) {
 		if v.Hosts[i] = strings.ToLower(host); host == "" || strings.ContainsAny(host, ":/ ") {
 			f.Add(fmt.Sprintf("%s.hosts[%d]", key, i), "%q is not a host name; write it without scheme and port", host)
 		}
-	}
-	if len(v.Servers) > maxListed {
-		f.Add(key+".servers", "there are %d; at most %d are allowed", len(v.Servers), maxListed)
 	}
 }

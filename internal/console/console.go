@@ -91,7 +91,7 @@ var static embed.FS
 // New makes a console.
 func New(o Options) *Server {
 	s := &Server{Options: o, failures: flood.Logger(o.Log), mux: http.NewServeMux()}
-	s.live.at = o.Admin
+	s.live.ended = endedAt(o.Admin)
 	files, _ := fs.Sub(static, "static") // the name is valid
 	public := http.StripPrefix("/static/", http.FileServerFS(files))
 	s.mux.HandleFunc("GET /static/{file}", func(w http.ResponseWriter, r *http.Request) {

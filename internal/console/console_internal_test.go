@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/ledger"
@@ -363,8 +364,7 @@ func TestLivePageStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsking(t, "http://a.localhost:1")
 		a.enter(t)
-		pages := make(map[chan struct{}]bool)
-		a.live.pages, a.live.stop = pages, func() {} // as if it followed a sidecar's calls
+		a.live.ended = func(ctx context.Context, _ func() error) error { return every.Sleep(ctx, 3*answerTime) }
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		l := pipe{make(chan net.Conn), make(chan struct{})}
@@ -379,10 +379,6 @@ func TestLivePageStays(t *testing.T) {
 			for said.Scan() && said.Text() != want {
 			}
 			check.WantEqual(t, said.Text(), want)
-			time.Sleep(3 * answerTime)
-			for changed := range pages {
-				changed <- struct{}{}
-			}
 		}
 		cancel()
 		check.Must(t, <-served, browser.Close())

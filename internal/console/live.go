@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/process/endpoint"
 )
 
@@ -18,113 +19,56 @@ const newsPeriod = 2 * time.Second
 // maxPages bounds the open pages that get news.
 const maxPages = 32
 
-// errNews ends the wait for a call.
-var errNews = errors.New("a call has ended")
-
-// live tells open pages when calls have ended. It follows the sidecar's calls only while a page is open.
+// live tells open pages when calls have ended.
 type live struct {
-	at string // the sidecar's endpoint
-
-	mu    sync.Mutex // guards all below
-	pages map[chan struct{}]bool
-	stop  context.CancelFunc // ends the following; nil if no page is open
+	// ended waits until a call ends. It calls begun once it would hear of one.
+	ended func(ctx context.Context, begun func() error) error
+	pages atomic.Int32
 }
 
-// serve answers with server-sent events: one named changed after calls have ended.
+// endedAt returns how to wait for the end of a call of the sidecar at an endpoint. It does not go on listening, because
+// sending every call would cost the sidecar CPU.
+func endedAt(endpoint string) func(context.Context, func() error) error {
+	return func(ctx context.Context, begun func() error) error {
+		ended := errors.New("a call has ended")
+		err := admin.Ended(ctx, endpoint, admin.Selection{}, begun, func(admin.EndedCall) error { return ended })
+		if errors.Is(err, ended) {
+			return nil
+		}
+		return err
+	}
+}
+
+// serve answers with server-sent events: one named changed after calls have ended. When the sidecar ends, so does the
+// answer, and the browser asks again.
 func (l *live) serve(w http.ResponseWriter, r *http.Request) {
-	changed, leave := l.join()
-	if changed == nil {
+	defer l.pages.Add(-1)
+	if l.pages.Add(1) > maxPages {
 		w.WriteHeader(http.StatusNoContent) // a browser does not ask again
 		return
 	}
-	defer leave()
 	ctx, cancel := endpoint.UntilEnding(r.Context())
 	defer cancel()
 	w.Header().Set("Content-Type", "text/event-stream")
 	to := http.NewResponseController(w)
-	text := "retry: 3000\n\n"
-	for {
+	write := func(text string) error {
 		_ = to.SetWriteDeadline(time.Now().Add(answerTime))
-		if _, err := fmt.Fprint(w, text); err != nil || to.Flush() != nil {
-			return
+		if _, err := fmt.Fprint(w, text); err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case _, open := <-changed:
-			if !open { // the sidecar has ended; the browser comes again
-				return
-			}
+		return to.Flush()
+	}
+	changed := func() error {
+		if err := write("event: changed\ndata:\n\n"); err != nil {
+			return err
 		}
-		text = "event: changed\ndata:\n\n"
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(newsPeriod):
+		return every.Sleep(ctx, newsPeriod)
+	}
+	err, begun := write("retry: 3000\n\n"), func() error { return nil }
+	for err == nil {
+		if err = l.ended(ctx, begun); err == nil {
+			err = changed()
 		}
-	}
-}
-
-// join adds a page. It returns nil if there are too many.
-func (l *live) join() (changed chan struct{}, leave func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.pages) >= maxPages {
-		return nil, nil
-	}
-	if l.stop == nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		l.pages, l.stop = make(map[chan struct{}]bool), cancel
-		go l.follow(ctx, l.pages)
-	}
-	pages := l.pages
-	changed = make(chan struct{}, 1)
-	pages[changed] = true
-	return changed, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(pages, changed)
-		if len(pages) == 0 {
-			l.end(pages)
-		}
-	}
-}
-
-// follow tells pages of ended calls until ctx ends, or the sidecar does. Then these pages get nothing more.
-func (l *live) follow(ctx context.Context, pages map[chan struct{}]bool) {
-	tell := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for changed := range pages {
-			select {
-			case changed <- struct{}{}:
-			default: // it has news that it has not taken yet
-			}
-		}
-	}
-	// It follows only until the next call ends: sending every call would cost the sidecar CPU.
-	begun, next := func() error { return nil }, func(admin.EndedCall) error { return errNews }
-	for errors.Is(admin.Ended(ctx, l.at, admin.Selection{}, begun, next), errNews) {
-		tell()
-		select {
-		case <-time.After(newsPeriod):
-		case <-ctx.Done():
-		}
-		begun = func() error { tell(); return nil } // calls may have ended meanwhile
-	} // each page says itself whether the sidecar answers
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for changed := range pages {
-		close(changed)
-		delete(pages, changed)
-	}
-	l.end(pages)
-}
-
-// end ends the following for these pages. The caller holds l.mu.
-func (l *live) end(pages map[chan struct{}]bool) {
-	if l.stop != nil && len(l.pages) == 0 && len(pages) == 0 {
-		l.stop()
-		l.stop = nil
+		begun = changed // calls may have ended meanwhile
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/terminal"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -54,7 +55,7 @@ var functions = template.FuncMap{
 	"iso":   func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 	"took":  took,
 	"ms":    millis,
-	"short": short,
+	"short": cli.Short,
 	"shape": func(s ledger.State) string { return shapes[s] },
 	"link":  link,
 	"posts": postsBy,
@@ -91,15 +92,6 @@ func millis(micros int64) string {
 		return fmt.Sprintf("%.1f ms", ms)
 	}
 	return fmt.Sprintf("%.2f ms", ms)
-}
-
-const shown = 12 // of a long id, in bytes
-
-func short(id string) string {
-	if len(id) <= shown+1 {
-		return id
-	}
-	return id[:shown] + "…"
 }
 
 // link makes the URL of a page with parameters, which come as names and values. It leaves out empty ones.

@@ -121,8 +121,7 @@ func (v *vaultStore) Open(ctx context.Context) error {
 		all, ctx := errgroup.WithContext(ctx)
 		for _, key := range v.closed {
 			all.Go(func() error {
-				_, err := await.For(ctx, v.log, "Vault", nil, func() (struct{}, error) { return struct{}{}, step(key, ctx) })
-				return err
+				return await.For(ctx, v.log, "Vault", nil, func() error { return step(key, ctx) })
 			})
 		}
 		if err := all.Wait(); err != nil {

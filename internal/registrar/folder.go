@@ -35,8 +35,16 @@ func OpenFolder(dir string) (*Folder, error) {
 // Path returns the path of a file.
 func (f *Folder) Path(name string) string { return filepath.Join(f.dir, name) }
 
-// Paths returns the paths of the files that decide the Version.
-func (f *Folder) Paths() []string { return []string{f.Path(BundleFile), f.Path(deploymentsFile)} }
+// Watch calls changed after each change of the files, until ctx ends.
+func (f *Folder) Watch(ctx context.Context, changed func(), failed func(error)) {
+	files.Follow(ctx, f.paths(), func() error { changed(); return nil }, failed)
+}
+
+// Lead calls do: a registrar without replicas always leads.
+func (f *Folder) Lead(ctx context.Context, do func(context.Context) error) error { return do(ctx) }
+
+// paths returns the paths of the files that decide the Version.
+func (f *Folder) paths() []string { return []string{f.Path(BundleFile), f.Path(deploymentsFile)} }
 
 // Close lets another process open the folder.
 func (f *Folder) Close() error { return f.lock.Close() }
@@ -55,7 +63,7 @@ func (f *Folder) Read(_ context.Context, name string) ([]byte, error) {
 
 // Version implements [Store]. The operator's commands may change the files too.
 func (f *Folder) Version(context.Context) (version string, err error) {
-	for _, path := range f.Paths() {
+	for _, path := range f.paths() {
 		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
@@ -271,7 +272,9 @@ func (s Setup) rights(context.Context, Answers) error {
 
 // giveSecrets gives a process's user the secrets that its plan names in the folder.
 func (s Setup) giveSecrets(process string, owner User, plan daemon.Plan) error {
-	named := plan.Secret
+	// Processes can share the keys of their certificates, and the secrets for their collectors.
+	shared := append(fields.UsesOf(plan.TLS).Secret, fields.UsesOf(plan.Tracing).Secret...)
+	named := slices.DeleteFunc(plan.Secret, func(file string) bool { return slices.Contains(shared, file) })
 	for _, r := range append(slices.Clone(bootstrap.Roles), bootstrap.Log) {
 		if r.Process == process {
 			named = append(named, plan.Custody.SecretFiles(r.Purpose)...)

@@ -35,7 +35,7 @@ the signed documents.`,
 				return err
 			}
 			defer os.RemoveAll(dir)
-			kept, err := store.OpenExisting(c.Context(), node.StorePath(of), of.StoreDSN)
+			kept, err := store.OpenExisting(c.Context(), node.StorePath(of), of.Store.Postgres.ConnString())
 			if err != nil {
 				return fmt.Errorf("the store of %s: %w", path, err)
 			}

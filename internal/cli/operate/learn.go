@@ -140,11 +140,8 @@ func judge(rules *rules.Rules) learn.Judge {
 }
 
 func namesOf(c *config.Sidecar) (names []string) {
-	for _, a := range c.ActionRules {
-		names = append(names, a.Name)
-	}
-	for _, e := range c.EgressRules {
-		names = append(names, e.Name)
+	for _, r := range c.AllRules() {
+		names = append(names, r.Name)
 	}
 	return names
 }

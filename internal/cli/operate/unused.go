@@ -33,11 +33,8 @@ func unused(ctx context.Context, c *config.Sidecar, now time.Time) (all []config
 		return nil
 	}
 	keys := make(map[string]string) // of rules without a call, by name
-	for i, a := range c.Actions {
-		keys[a.Name] = fmt.Sprintf("actions[%d]", i)
-	}
-	for i, e := range c.Egress {
-		keys[e.Name] = fmt.Sprintf("egress[%d]", i)
+	for key, r := range c.AllRules() {
+		keys[r.Name] = key
 	}
 	for r, err := range admin.Records(ctx, at, admin.Selection{Query: ledger.Query{Since: since}}) {
 		if err != nil {

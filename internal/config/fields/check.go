@@ -43,7 +43,26 @@ type Checker interface {
 
 // Check checks a part of a configuration, to which v points, by the tags of its types, and calls its [Checker]s. It
 // also sets the defaults of tags.
-func (f *Findings) Check(key string, v any) { f.checkValue(key, reflect.ValueOf(v)) }
+func (f *Findings) Check(key string, v any) {
+	f.checkValue(key, reflect.ValueOf(v))
+	f.checkUnique(key, reflect.ValueOf(v))
+}
+
+// checkUnique refuses a text that another key with the same tag unique has.
+func (f *Findings) checkUnique(key string, v reflect.Value) {
+	seen := make(map[[2]string]string) // the blocks, by tag and text
+	texts(key, "", v, func(key string, tag reflect.StructTag, text reflect.Value) {
+		what := tag.Get("unique")
+		if what == "" {
+			return
+		}
+		if other, taken := seen[[2]string{what, text.String()}]; taken {
+			f.Add(key, "%.200s is also the %s of %s", text, what, other)
+			return
+		}
+		seen[[2]string{what, text.String()}] = key[:max(0, strings.LastIndexByte(key, '.'))]
+	})
+}
 
 func (f *Findings) checkValue(key string, v reflect.Value) {
 	switch v.Kind() {
@@ -57,6 +76,7 @@ func (f *Findings) checkValue(key string, v reflect.Value) {
 		}
 	case reflect.Struct:
 		f.checkFields(key, v)
+		f.checkChoice(key, v)
 		if c, ok := v.Addr().Interface().(Checker); ok {
 			c.Check(key, f)
 		}
@@ -64,17 +84,42 @@ func (f *Findings) checkValue(key string, v reflect.Value) {
 }
 
 func (f *Findings) checkFields(key string, v reflect.Value) {
+	secrets := make(map[string]string) // by the keys of their files
 	for i := range v.NumField() {
 		at := v.Type().Field(i)
 		name, option, _ := strings.Cut(at.Tag.Get("yaml"), ",")
 		switch {
 		case option == "inline":
 			f.checkFields(key, v.Field(i)) // the outer struct has the inlined struct's check
-		case name != "-" && name != "":
+		case name == "-":
+			if secret := secrets[at.Tag.Get("of")]; secret != "" {
+				v.Field(i).SetString(secret)
+			}
+		case name != "":
 			below := strings.TrimPrefix(key+"."+name, ".")
 			f.checkTags(below, v.Field(i), at.Tag)
 			f.checkValue(below, v.Field(i))
+			if least := at.Tag.Get("least"); least != "" && v.Field(i).Len() > 0 {
+				secrets[name] = f.ReadSecret(below, v.Field(i).String(), int(Bound(least)))
+			}
 		}
+	}
+}
+
+// checkChoice demands that exactly one of the keys with the tag choice is set.
+func (f *Findings) checkChoice(key string, v reflect.Value) {
+	var all []string
+	set := 0
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if f.Tag.Get("choice") == "" {
+			continue
+		}
+		if all = append(all, f.Tag.Get("yaml")); !v.FieldByIndex(f.Index).IsZero() {
+			set++
+		}
+	}
+	if len(all) > 0 && set != 1 {
+		f.Add(key, "needs exactly one of %s", strings.Join(all, ", "))
 	}
 }
 
@@ -96,24 +141,34 @@ func (f *Findings) checkTags(key string, v reflect.Value, tag reflect.StructTag)
 			v.SetString(allowed[0])
 		}
 	}
-	if tag.Get("is") == "address" && v.String() != "" {
-		f.Address(key, v.String())
+	switch tag.Get("is") {
+	case "address", "listen", "peer":
+		if v.String() != "" {
+			f.Address(key, v.String())
+		}
 	}
-	if !v.IsZero() {
-		f.checkBounds(key, v, tag.Get("from"), tag.Get("to"))
+	if to := tag.Get("to"); to != "" && !v.IsZero() {
+		f.checkBounds(key, v, tag.Get("from"), Bound(to))
 	}
 }
 
-func (f *Findings) checkBounds(key string, v reflect.Value, from, to string) {
-	if to == "" {
-		return
-	}
-	least, most := Bound(from), Bound(to)
-	switch is := v.Int(); {
-	case from == "" && is > most:
-		f.Add(key, "%s is more than %s", shown(v, is), shown(v, most))
-	case from != "" && (is < least || is > most):
-		f.Add(key, "%s is not between %s and %s", shown(v, is), shown(v, least), shown(v, most))
+func (f *Findings) checkBounds(key string, v reflect.Value, from string, most int64) {
+	switch v.Kind() {
+	case reflect.String:
+		if int64(v.Len()) > most {
+			f.Add(key, "has %d bytes; at most %d are allowed", v.Len(), most)
+		}
+	case reflect.Slice:
+		if int64(v.Len()) > most {
+			f.Add(key, "there are %d; at most %d are allowed", v.Len(), most)
+		}
+	default:
+		switch is, least := v.Int(), Bound(from); {
+		case from == "" && is > most:
+			f.Add(key, "%s is more than %s", shown(v, is), shown(v, most))
+		case from != "" && (is < least || is > most):
+			f.Add(key, "%s is not between %s and %s", shown(v, is), shown(v, least), shown(v, most))
+		}
 	}
 }
 
@@ -157,15 +212,4 @@ func PortIn(address string) uint16 {
 		return 0
 	}
 	return uint16(n)
-}
-
-// One reports whether exactly one of the conditions holds.
-func One(conditions ...bool) bool {
-	n := 0
-	for _, holds := range conditions {
-		if holds {
-			n++
-		}
-	}
-	return n == 1
 }

@@ -113,29 +113,3 @@ func differing(prefix string, a, b reflect.Value) []string {
 	}
 	return keys
 }
-
-// Resolve replaces the texts below v that are in fields with the tag is:"path".
-func Resolve(v reflect.Value, path func(string) string) { resolve(v, path, false) }
-
-func resolve(v reflect.Value, path func(string) string, isPath bool) {
-	switch v.Kind() {
-	case reflect.Pointer:
-		if !v.IsNil() {
-			resolve(v.Elem(), path, isPath)
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			resolve(v.Index(i), path, isPath)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if tag := v.Type().Field(i).Tag; tag.Get("yaml") != "-" {
-				resolve(v.Field(i), path, tag.Get("is") == "path")
-			}
-		}
-	case reflect.String:
-		if isPath {
-			v.SetString(path(v.String()))
-		}
-	}
-}

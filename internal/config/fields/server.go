@@ -49,8 +49,12 @@ func (p Plain) at(host string) bool {
 	return p == Anywhere || p == Loopback && err == nil && a.IsLoopback()
 }
 
-// Authorities reads a PEM file of authorities, and returns them with the system's.
+// Authorities reads a PEM file of authorities, and returns them with the system's; nil without a path, for the system's
+// alone.
 func (f *Findings) Authorities(key, path string) *x509.CertPool {
+	if path == "" {
+		return nil
+	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()

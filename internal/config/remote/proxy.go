@@ -16,11 +16,11 @@ import (
 // UpstreamProxy is a proxy above the mediator. It gets a CONNECT for each connection, also for plain HTTP.
 type UpstreamProxy struct {
 	// URL is http://host:port or https://host:port.
-	URL string `yaml:"url" need:"yes"`
+	URL string `yaml:"url" need:"yes" is:"server"`
 	// CA is as in `upstreams`.
-	CA string `yaml:"ca" is:"path"`
+	CA string `yaml:"ca" is:"public"`
 	// CredentialFile holds user:password, reread for each connection.
-	CredentialFile string `yaml:"credentialFile" is:"path"`
+	CredentialFile string `yaml:"credentialFile" is:"secret"`
 	// Auth is basic or digest, which keeps the password secret.
 	Auth string `yaml:"auth" one:"basic digest"`
 	// NoProxy lists hosts to reach directly: example.org (with subdomains), .example.org (only subdomains) or an IP
@@ -47,10 +47,8 @@ func (p *UpstreamProxy) Check(key string, f *fields.Findings) {
 		}
 		switch {
 		case u.Scheme == "https":
-			out.TLS = &tls.Config{ServerName: out.Host, MinVersion: tls.VersionTLS12, Time: time.Now}
-			if p.CA != "" {
-				out.TLS.RootCAs = f.Authorities(key+".ca", p.CA)
-			}
+			out.TLS = &tls.Config{ServerName: out.Host, MinVersion: tls.VersionTLS12, Time: time.Now,
+				RootCAs: f.Authorities(key+".ca", p.CA)}
 		case p.CA != "":
 			f.Add(key+".ca", "has no meaning with an http URL")
 		}

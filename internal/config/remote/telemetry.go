@@ -18,11 +18,11 @@ import (
 // Collector is an OpenTelemetry collector that takes OTLP over HTTP.
 type Collector struct {
 	// Endpoint is its base URL, without /v1: https, or http at a loopback address.
-	Endpoint string `yaml:"endpoint" need:"yes"`
+	Endpoint string `yaml:"endpoint" need:"yes" is:"server"`
 	// CA is a PEM file of authorities for its certificate. Default: the system's.
-	CA string `yaml:"ca" is:"path"`
+	CA string `yaml:"ca" is:"public"`
 	// HeadersFile holds headers for each request: one NAME: VALUE a line.
-	HeadersFile string `yaml:"headersFile" is:"path"`
+	HeadersFile string `yaml:"headersFile" is:"secret"`
 
 	// What CA and HeadersFile hold.
 	Authorities string `yaml:"-" of:"ca"`
@@ -40,9 +40,9 @@ type Tracing struct {
 // export takes a restart. A record is kept for a second `retention` if it was not exported.
 type AuditExport struct {
 	// File gets one record a line. Set this or `otlp`.
-	File string `yaml:"file" is:"path" reload:"yes"`
+	File string `yaml:"file" is:"path" reload:"yes" choice:"yes"`
 	// OTLP is a collector that gets log records.
-	OTLP *Collector `yaml:"otlp" reload:"yes"`
+	OTLP *Collector `yaml:"otlp" reload:"yes" choice:"yes"`
 	// Format is json (the ledger's record) or ocsf (events of OCSF 1.8.0).
 	Format string `yaml:"format" one:"json ocsf" reload:"yes"`
 }
@@ -80,13 +80,6 @@ func (t *Tracing) Check(key string, f *fields.Findings) {
 	}
 	if t.Sample == 0 {
 		t.Sample = 1
-	}
-}
-
-// Check implements [fields.Checker].
-func (a *AuditExport) Check(key string, f *fields.Findings) {
-	if (a.File == "") == (a.OTLP == nil) {
-		f.Add(key, "needs either file or otlp")
 	}
 }
 

@@ -64,7 +64,7 @@ func TestCollector(t *testing.T) {
 			a.OTLP = &Collector{Endpoint: "https://collector"}
 		}
 		f := newFindings(t)
-		a.Check("auditExport", f)
+		f.Check("auditExport", &a)
 		check.WantEqual(t, f.Err() != nil, fails)
 	}
 	for sample, fails := range map[float64]bool{-0.1: true, 0: false, 0.01: false, 1.1: true} {

@@ -10,11 +10,11 @@ import (
 // XRayServer is one server of the xray bridge.
 type XRayServer struct {
 	// URL is the server's https URL; http is allowed at a loopback address.
-	URL string `yaml:"url" need:"yes"`
+	URL string `yaml:"url" need:"yes" is:"server"`
 	// CA is a PEM file of authorities for the server's certificate, besides the system's.
-	CA string `yaml:"ca" is:"path"`
+	CA string `yaml:"ca" is:"public"`
 	// TokenFile holds the server's token.
-	TokenFile string `yaml:"tokenFile" is:"path"`
+	TokenFile string `yaml:"tokenFile" is:"secret" least:"8"`
 	// Header carries the bare token. Default: Authorization, with the prefix Bearer.
 	Header string `yaml:"header"`
 
@@ -24,15 +24,11 @@ type XRayServer struct {
 	Token string `yaml:"-" of:"tokenFile"`
 }
 
-const minXRayToken = 8 // bytes
-
 // Check implements [fields.Checker].
 func (s *XRayServer) Check(key string, f *fields.Findings) {
 	f.URL(key+".url", s.URL, fields.URLs{HTTP: fields.Loopback,
 		What: "an https URL such as https://xray.example.com/mcp: plain text could be changed on the way"})
-	if s.CA != "" {
-		s.RootCAs = f.Authorities(key+".ca", s.CA)
-	}
+	s.RootCAs = f.Authorities(key+".ca", s.CA)
 	if s.Header != "" {
 		if err := forward.CheckCredentialHeader(s.Header); err != nil {
 			f.Add(key+".header", "%v", err)
@@ -40,8 +36,5 @@ func (s *XRayServer) Check(key string, f *fields.Findings) {
 		if s.TokenFile == "" {
 			f.Add(key+".header", "has no meaning without a tokenFile")
 		}
-	}
-	if s.TokenFile != "" {
-		s.Token = f.ReadSecret(key+".tokenFile", s.TokenFile, minXRayToken)
 	}
 }

@@ -11,11 +11,11 @@ import (
 // ClientCertificate authenticates the mediator at an API by mutual TLS. An API that does not ask for it gets no call.
 type ClientCertificate struct {
 	// File holds the certificate and its chain, in PEM. Each call reads it. Set `file` or `vault`.
-	File string `yaml:"file" is:"path"`
+	File string `yaml:"file" is:"secret" choice:"yes"`
 	// KeyFile holds the key. Default: `file` holds both.
-	KeyFile string `yaml:"keyFile" is:"path"`
+	KeyFile string `yaml:"keyFile" is:"secret"`
 	// Vault issues the certificate and its key, as role api_credential.
-	Vault *VaultCertificate `yaml:"vault"`
+	Vault *VaultCertificate `yaml:"vault" choice:"yes"`
 }
 
 // VaultCertificate is a certificate that Vault issues.
@@ -34,13 +34,11 @@ func (c *ClientCertificate) Files() (certificate, key string) {
 // Check implements [fields.Checker]. It reads the files once.
 func (c *ClientCertificate) Check(key string, f *fields.Findings) {
 	switch {
-	case (c.File == "") == (c.Vault == nil):
-		f.Add(key, "needs exactly one of file, vault")
 	case c.Vault != nil && c.KeyFile != "":
 		f.Add(key+".keyFile", "has no meaning with vault, which makes the key")
 	case c.Vault != nil && c.Vault.Path != "" && !strings.Contains(c.Vault.Path, "/issue/"):
 		f.Add(key+".vault.path", "must be issue and a role after the mount of a PKI engine, such as pki/issue/mediator")
-	case c.Vault == nil && !f.NoSecrets:
+	case c.Vault == nil && c.File != "" && !f.NoSecrets:
 		certificate, keyFile := c.Files()
 		if err := credential.CheckCertificateFiles(certificate, keyFile); err != nil {
 			f.Add(key+".file", "%v", err)

@@ -32,16 +32,16 @@ type Credential struct {
 	BasicSecret string `yaml:"basicSecret" one:"auto password user both"`
 	// File holds the secret of at least 8 bytes, for `aws` a shared credentials file with one profile. Reread after a 401,
 	// for `aws` also after a 400 or 403. Set one of `file`, `vault`, `oauth`, `google`, `githubApp`.
-	File string `yaml:"file" is:"path"`
+	File string `yaml:"file" is:"secret" choice:"yes"`
 	// Vault reads the secret from custody's Vault as role api_credential: again after a 401, and before its lease ends
 	// (each minute if it has none).
-	Vault *VaultSecret `yaml:"vault"`
+	Vault *VaultSecret `yaml:"vault" choice:"yes"`
 	// OAuth gets an access token from an OAuth 2.0 token endpoint.
-	OAuth *OAuth `yaml:"oauth"`
+	OAuth *OAuth `yaml:"oauth" choice:"yes"`
 	// Google gets an access token for a service account.
-	Google *Google `yaml:"google"`
+	Google *Google `yaml:"google" choice:"yes"`
 	// GitHubApp gets tokens for a GitHub App.
-	GitHubApp *GitHubApp `yaml:"githubApp"`
+	GitHubApp *GitHubApp `yaml:"githubApp" choice:"yes"`
 }
 
 // Basic is a user with a password, the secret.
@@ -70,26 +70,8 @@ type AWS struct {
 	Regions []string `yaml:"regions" need:"yes"`
 }
 
-// part is a key of a credential that names its source or its form.
-type part struct {
-	key string
-	set bool
-}
-
-// sources are where a credential comes from: exactly one is set.
-func (r *Credential) sources() []part {
-	return []part{{"file", r.File != ""}, {"vault", r.Vault != nil}, {"oauth", r.OAuth != nil},
-		{"google", r.Google != nil}, {"githubApp", r.GitHubApp != nil}}
-}
-
 // hasToken reports whether the source gives a bearer token.
 func (r *Credential) hasToken() bool { return r.OAuth != nil || r.Google != nil || r.GitHubApp != nil }
-
-// forms are where a credential goes: at most one is set, by default the header.
-func (r *Credential) forms() []part {
-	return []part{{"header", r.Header != "" || r.Prefix != ""}, {"basic", r.Basic != nil}, {"query", r.Query != ""},
-		{"cookie", r.Cookie != ""}, {"aws", r.AWS != nil}}
-}
 
 // Form returns how the credential is applied to a call.
 func (r *Credential) Form() (credential.Form, error) {
@@ -111,31 +93,26 @@ func (r *Credential) Form() (credential.Form, error) {
 	return credential.Header(cmp.Or(r.Header, "Authorization"), prefix, half)
 }
 
-// names returns the keys of all parts, and of those that are set.
-func names(parts []part) (all, set []string) {
-	for _, p := range parts {
-		all = append(all, p.key)
-		if p.set {
-			set = append(set, p.key)
+// forms are the keys that are set and say where the credential goes: at most one.
+func (r *Credential) forms() (set []string) {
+	for _, form := range []struct {
+		key string
+		set bool
+	}{{"header", r.Header != "" || r.Prefix != ""}, {"basic", r.Basic != nil}, {"query", r.Query != ""},
+		{"cookie", r.Cookie != ""}, {"aws", r.AWS != nil}} {
+		if form.set {
+			set = append(set, form.key)
 		}
 	}
-	return all, set
+	return set
 }
 
 // form returns the key that says where the credential goes.
-func (r *Credential) form() string {
-	if _, set := names(r.forms()); len(set) > 0 {
-		return set[0]
-	}
-	return "header"
-}
+func (r *Credential) form() string { return append(r.forms(), "header")[0] }
 
 // Check implements [fields.Checker]. It reads a secret in a file once.
 func (r *Credential) Check(key string, f *fields.Findings) {
-	if all, set := names(r.sources()); len(set) != 1 {
-		f.Add(key, "needs exactly one of %s", strings.Join(all, ", "))
-	}
-	if _, set := names(r.forms()); len(set) > 1 {
+	if set := r.forms(); len(set) > 1 {
 		f.Add(key+"."+set[1], "a credential goes to one place only, and this one has %s", set[0])
 		return
 	}
@@ -226,23 +203,4 @@ func (v *VaultSecret) Fields(r *Credential) credential.Fields {
 		return credential.Fields{ID: "username", Secret: "password"}
 	}
 	return credential.Fields{Secret: v.Field}
-}
-
-// Uses returns the files that the credential is read from, and the URLs that it is got from.
-func (r *Credential) Uses() (files, urls []string) {
-	files = []string{r.File}
-	if o := r.OAuth; o != nil {
-		files = append(files, o.ClientSecretFile, o.RefreshTokenFile, o.SubjectTokenFile)
-		urls = append(urls, o.TokenURL)
-		if o.IdentityProvider != nil {
-			files, urls = append(files, o.IdentityProvider.ClientSecretFile), append(urls, o.IdentityProvider.TokenURL)
-		}
-	}
-	if r.Google != nil {
-		files, urls = append(files, r.Google.KeyFile), append(urls, r.Google.TokenURL)
-	}
-	if r.GitHubApp != nil {
-		files, urls = append(files, r.GitHubApp.KeyFile), append(urls, r.GitHubApp.APIURL)
-	}
-	return files, urls
 }

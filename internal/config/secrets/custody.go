@@ -21,9 +21,9 @@ type Custody struct {
 // Vault locates Vault and says how this process logs in: once for each signing role.
 type Vault struct {
 	// Address is https://host:port.
-	Address string `yaml:"address" need:"yes"`
+	Address string `yaml:"address" need:"yes" is:"server"`
 	// CA is a PEM file of authorities for Vault's certificate. Default: the system's.
-	CA string `yaml:"ca" is:"path"`
+	CA string `yaml:"ca" is:"public"`
 	// Transit is the mount of the Transit engine. Default transit.
 	Transit string `yaml:"transit"`
 	// Keys are all the deployment's signing keys: each role's login must be able to use only its own.
@@ -35,11 +35,11 @@ type Vault struct {
 // VaultAuth says how to log in to Vault.
 type VaultAuth struct {
 	// AppRole logs in with a role id and a secret id.
-	AppRole *AppRole `yaml:"appRole"`
+	AppRole *AppRole `yaml:"appRole" choice:"yes"`
 	// Kubernetes logs in with the pod's service account.
-	Kubernetes *Kubernetes `yaml:"kubernetes"`
+	Kubernetes *Kubernetes `yaml:"kubernetes" choice:"yes"`
 	// TokenFile holds a token that another program renews, such as Vault Agent.
-	TokenFile string `yaml:"tokenFile" is:"path"`
+	TokenFile string `yaml:"tokenFile" is:"path" choice:"yes"`
 }
 
 // AppRole is a login of a machine.
@@ -69,11 +69,11 @@ type Kubernetes struct {
 // PKCS11 names a PKCS #11 token.
 type PKCS11 struct {
 	// Module is the token's library.
-	Module string `yaml:"module" need:"yes"`
+	Module string `yaml:"module" need:"yes" is:"library"`
 	// Token is the token's label.
 	Token string `yaml:"token" need:"yes"`
 	// PINFile holds the token's user PIN.
-	PINFile string `yaml:"pinFile" is:"path" need:"yes"`
+	PINFile string `yaml:"pinFile" is:"secret" need:"yes"`
 	// Hardware declares that the token is hardware, if its slot does not say so.
 	Hardware bool `yaml:"hardware"`
 }
@@ -108,36 +108,15 @@ func (a VaultAuth) secrets(role string) []string {
 	}
 }
 
-// SecretFiles returns the custody's secret files for some roles of the process.
+// SecretFiles returns the files with which some roles of the process log in.
 func (c Custody) SecretFiles(roles ...string) (out []string) {
-	switch {
-	case c.Vault != nil:
-		for _, role := range roles {
-			out = append(out, c.Vault.Auth.secrets(role)...)
-		}
-	case c.PKCS11 != nil:
-		out = []string{c.PKCS11.PINFile}
-	}
-	return out
-}
-
-// PublicFiles returns further files of the custody. An agent that could change them could pose as the custody.
-func (c Custody) PublicFiles() []string {
-	switch {
-	case c.Vault != nil:
-		return []string{c.Vault.CA}
-	case c.PKCS11 != nil:
-		return []string{c.PKCS11.Module}
-	}
-	return nil
-}
-
-// Addresses returns where the custody is reached over TCP. Port 53 is for DNS over TCP, to resolve Vault's name.
-func (c Custody) Addresses() []string {
 	if c.Vault == nil {
 		return nil
 	}
-	return []string{c.Vault.Address, "53"}
+	for _, role := range roles {
+		out = append(out, c.Vault.Auth.secrets(role)...)
+	}
+	return out
 }
 
 // Check implements [fields.Checker].
@@ -152,9 +131,6 @@ func (c *Custody) Check(key string, f *fields.Findings) {
 
 // Check demands {role} in each name or path: a token that all roles share could sign for all roles.
 func (c *VaultAuth) Check(key string, f *fields.Findings) {
-	if !fields.One(c.AppRole != nil, c.Kubernetes != nil, c.TokenFile != "") {
-		f.Add(key, "needs exactly one of appRole, kubernetes, tokenFile")
-	}
 	perRole := func(name, value string) {
 		if value != "" && !strings.Contains(value, "{role}") {
 			f.Add(key+name, "%q is the same for every role: write {role} where the roles differ", value)

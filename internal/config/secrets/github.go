@@ -19,15 +19,15 @@ type GitHubApp struct {
 	// Installation is the installation's number, from its URL.
 	Installation uint64 `yaml:"installation" need:"yes"`
 	// KeyFile is the App's private key (PEM). Set this or `vaultKey`.
-	KeyFile string `yaml:"keyFile" is:"path"`
+	KeyFile string `yaml:"keyFile" is:"secret" choice:"yes"`
 	// VaultKey names the key in custody's Transit engine.
-	VaultKey string `yaml:"vaultKey"`
+	VaultKey string `yaml:"vaultKey" choice:"yes"`
 	// Repositories are the tokens' only repositories, without their owner.
 	Repositories []string `yaml:"repositories" need:"yes"`
 	// Permissions are the tokens' only permissions, such as {issues: write}. Default: the installation's.
 	Permissions map[string]string `yaml:"permissions"`
 	// APIURL is the REST API's base URL. Default https://api.github.com. Enterprise: https://HOST/api/v3.
-	APIURL string `yaml:"apiURL"`
+	APIURL string `yaml:"apiURL" is:"server"`
 }
 
 var apiURLs = fields.URLs{Base: true, What: "an https URL without a query, such as https://github.example.com/api/v3"}
@@ -43,14 +43,12 @@ func (g *GitHubApp) Check(key string, f *fields.Findings) {
 	f.URL(key+".apiURL", g.APIURL, apiURLs)
 	g.APIURL = cmp.Or(g.APIURL, "https://api.github.com")
 	switch {
-	case (g.KeyFile == "") == (g.VaultKey == ""):
-		f.Add(key, "needs either keyFile or vaultKey")
 	case g.KeyFile != "":
 		text := f.ReadSecret(key+".keyFile", g.KeyFile, 1)
 		if err := credential.CheckRSAKey(text); text != "" && !f.NoSecrets && err != nil {
 			f.Add(key+".keyFile", "%s: %v", g.KeyFile, err)
 		}
-	case !transitKey.MatchString(g.VaultKey):
+	case g.VaultKey != "" && !transitKey.MatchString(g.VaultKey):
 		f.Add(key+".vaultKey", "%.100q is not the name of a key in Vault", g.VaultKey)
 	}
 	for i, name := range g.Repositories {

@@ -13,11 +13,11 @@ import (
 // TokenEndpoint is an OAuth 2.0 token endpoint. A private host needs an entry in upstreams.
 type TokenEndpoint struct {
 	// TokenURL is an https URL.
-	TokenURL string `yaml:"tokenURL" need:"yes"`
+	TokenURL string `yaml:"tokenURL" need:"yes" is:"server"`
 	// ClientID is the mediator's client id there.
 	ClientID string `yaml:"clientID" need:"yes"`
 	// ClientSecretFile holds the client's secret. Default: the client is public.
-	ClientSecretFile string `yaml:"clientSecretFile" is:"path"`
+	ClientSecretFile string `yaml:"clientSecretFile" is:"secret" least:"1"`
 	// ClientAuth sends the client's secret by basic (Authorization) or post (the body).
 	ClientAuth string `yaml:"clientAuth" one:"basic post"`
 }
@@ -33,9 +33,9 @@ type OAuth struct {
 	// Resource is the API's URL (RFC 8707).
 	Resource string `yaml:"resource"`
 	// RefreshTokenFile holds the first refresh token; `state` gets its successors. Default: the client credentials grant.
-	RefreshTokenFile string `yaml:"refreshTokenFile" is:"path"`
+	RefreshTokenFile string `yaml:"refreshTokenFile" is:"secret" least:"1"`
 	// SubjectTokenFile holds a token to exchange instead (RFC 8693), reread each time.
-	SubjectTokenFile string `yaml:"subjectTokenFile" is:"path"`
+	SubjectTokenFile string `yaml:"subjectTokenFile" is:"secret" least:"1"`
 	// SubjectTokenType is access_token, id_token or jwt.
 	SubjectTokenType string `yaml:"subjectTokenType" one:"access_token id_token jwt"`
 	// IdentityProvider exchanges the subject token for an identity assertion (ID-JAG), which `tokenURL` takes. Needs
@@ -46,11 +46,11 @@ type OAuth struct {
 // Google gets access tokens for a Google service account.
 type Google struct {
 	// KeyFile is the service account's key, in Google's JSON.
-	KeyFile string `yaml:"keyFile" is:"path" need:"yes"`
+	KeyFile string `yaml:"keyFile" is:"secret" need:"yes"`
 	// Scopes are the requested scopes, such as https://www.googleapis.com/auth/drive.file.
 	Scopes []string `yaml:"scopes" need:"yes"`
 	// TokenURL is the token endpoint. Default https://oauth2.googleapis.com/token.
-	TokenURL string `yaml:"tokenURL"`
+	TokenURL string `yaml:"tokenURL" is:"server"`
 }
 
 var tokenURLs = fields.URLs{What: "an https URL without a fragment, such as https://login.example.com/token"}
@@ -58,9 +58,6 @@ var tokenURLs = fields.URLs{What: "an https URL without a fragment, such as http
 // Check implements [fields.Checker].
 func (t *TokenEndpoint) Check(key string, f *fields.Findings) {
 	f.URL(key+".tokenURL", t.TokenURL, tokenURLs)
-	if t.ClientSecretFile != "" {
-		f.ReadSecret(key+".clientSecretFile", t.ClientSecretFile, 1)
-	}
 }
 
 // Check implements [fields.Checker].
@@ -75,12 +72,6 @@ func (o *OAuth) Check(key string, f *fields.Findings) {
 	}
 	if o.IdentityProvider != nil && (o.SubjectTokenFile == "" || o.Audience == "") {
 		f.Add(key+".identityProvider", "needs subjectTokenFile, the token that it exchanges, and audience, for whom")
-	}
-	if o.RefreshTokenFile != "" {
-		f.ReadSecret(key+".refreshTokenFile", o.RefreshTokenFile, 1)
-	}
-	if o.SubjectTokenFile != "" {
-		f.ReadSecret(key+".subjectTokenFile", o.SubjectTokenFile, 1)
 	}
 }
 

@@ -48,18 +48,13 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 
 // Plan returns what the control plane takes from a configuration.
 func Plan(c *config.Control) (daemon.Plan, error) {
-	return daemon.Plan{
-		File: c.File, Process: c.Process, Manifest: c.Manifest, Policy: c.Rules.Hash(),
-		Key: "internal", Endpoint: c.Internal, Grace: 10 * time.Second, Public: []string{c.Policy},
-		Listens: []endpoint.Place{{Key: "webBotAuth", Address: c.WebBotAuth}},
-	}, nil
+	p := daemon.PlanOf(c, c.File, c.Process, c.Internal)
+	p.Manifest, p.Policy = c.Manifest, c.Rules.Hash()
+	return p, nil
 }
 
 // Plan implements [daemon.Service]. The manifest has to pin the rules.
 func (p *plane) Plan(c *config.Control) (daemon.Plan, error) {
-	if p.config == nil {
-		p.config = c
-	}
 	plan, err := Plan(c)
 	plan.CheckManifest = func(strict *policy.Strict) error {
 		return cmp.Or(strict.Pins(c.Rules.Hash()), p.CheckAllowed(strict, p.config.Audience))
@@ -68,9 +63,8 @@ func (p *plane) Plan(c *config.Control) (daemon.Plan, error) {
 }
 
 // Roles implements [daemon.Service].
-func (p *plane) Roles(process *daemon.Process) (err error) {
-	p.Process = process
-	c := p.config
+func (p *plane) Roles(process *daemon.Process, c *config.Control) (err error) {
+	p.Process, p.config = process, c
 	if p.decision, err = daemon.NewIssuer(process, evidence.PolicyDecisionKind(), c.Keys.Decision, c.Audience); err !=
 		nil {
 		return err

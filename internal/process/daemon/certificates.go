@@ -46,8 +46,7 @@ func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) (*cer
 	f := &certificateFollower{path: c.Bundle, roots: p.Roots, roles: p.Roles, verifying: &p.Trust, log: p.Log}
 	p.certificates.Store(f)
 	const what = "a trust bundle that certifies this process's keys"
-	_, err := WaitFor(ctx, p, what, []string{c.Bundle}, func() (struct{}, error) { return struct{}{}, f.follow(ctx) })
-	return f, err
+	return f, p.WaitFor(ctx, what, []string{c.Bundle}, func() error { return f.follow(ctx) })
 }
 
 // Watch makes the trusts of this process, and then its roles, follow the bundle until ctx ends. If a bundle certifies

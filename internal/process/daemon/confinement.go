@@ -20,6 +20,9 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
+// dns is the port on which names are resolved over TCP.
+const dns = "53"
+
 // Port returns a port in the form of [Plan.Connect].
 func Port(p uint16) string { return strconv.Itoa(int(p)) }
 
@@ -41,18 +44,15 @@ func (p Plan) Limits(named []observe.Path) (confine.Limits, error) {
 		return l, err
 	}
 	var bind []string
-	for _, place := range p.places() {
+	for _, place := range p.Listens {
 		bind = append(bind, place.Address)
 	}
 	if l.Bind, err = ports(bind); err != nil {
 		return l, err
 	}
-	connect := slices.Concat(p.Custody.Addresses(), p.Connect)
-	if p.Registrar != nil {
-		connect = append(connect, p.Registrar.TCP, DNS)
-	}
-	if p.Tracing != nil {
-		connect = append(connect, p.Tracing.Endpoint, DNS)
+	connect := slices.Clone(p.Connect)
+	if len(connect) > 0 {
+		connect = append(connect, dns)
 	}
 	if l.Connect, err = ports(connect); err != nil {
 		return l, err

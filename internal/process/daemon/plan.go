@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/observe"
-	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
@@ -24,23 +24,27 @@ type Plan struct {
 	Environment   string                     // the hash of a sidecar's environment
 	Policy        string                     // the hash of a control plane's rules
 
-	Key         string           // of the endpoint: internal or admin
-	Endpoint    config.Endpoint  // for sidecars or operators
-	Tokens      config.Tokens    // admit operators at its TCP address
-	Descriptors bool             // requests to it may pass a descriptor
-	Listens     []endpoint.Place // further addresses
-	Grace       time.Duration    // how long a process that ends waits for open requests
+	Endpoint    config.Endpoint // for sidecars or operators
+	Tokens      config.Tokens   // admit operators at its TCP address
+	Descriptors bool            // requests to it may pass a descriptor
+	Grace       time.Duration   // how long a process that ends waits for open requests
 
-	Secret  []string // further files that the agent must neither read nor change
-	Public  []string // further files that the agent must not change
-	Write   []string // folders
-	Move    []string // folders between which the process moves files
-	Proc    bool     // the processes of the machine or pod
-	Connect []string // further ports, addresses or URLs
+	fields.Uses
+	Move []string // folders between which the process moves files
+	Proc bool     // the processes of the machine or pod
 
 	Shown []look.Observation // observations that follow from the configuration
 	// Extra makes observations that only this process can make; nil for none.
 	Extra func(ctx context.Context, maxAge time.Duration) []look.Observation
+}
+
+// Grace bounds the wait of most processes for open requests when they end.
+const Grace = 10 * time.Second
+
+// PlanOf returns the plan of a configuration, to which the process adds what no key names.
+func PlanOf(configuration any, file config.File, common config.Process, endpoint config.Endpoint) Plan {
+	return Plan{File: file, Process: common, Endpoint: endpoint, Grace: Grace,
+		Uses: fields.UsesOf(configuration)}
 }
 
 // Observer returns the process's observer of its deployment.
@@ -49,15 +53,8 @@ func (p Plan) Observer(roles []Role) *Observer {
 	for _, r := range roles {
 		purposes = append(purposes, r.Purpose)
 	}
-	secret := slices.Concat(p.Secret, []string{p.Tokens.Read, p.Tokens.Operate}, p.Custody.SecretFiles(purposes...))
-	public := slices.Concat(p.Public, p.Custody.PublicFiles(),
-		[]string{executable(), p.File.Path, p.Manifest, p.Trust.Registry, p.Trust.Auditor, p.Trust.Bundle})
-	if t := p.TLS; t != nil {
-		secret, public = append(secret, t.Key, t.Token), append(public, t.Certificate, t.Authorities)
-	}
-	if t := p.Tracing; t != nil {
-		secret, public = append(secret, t.HeadersFile), append(public, t.CA)
-	}
+	secret := slices.Concat(p.Secret, p.Custody.SecretFiles(purposes...))
+	public := append(slices.Clone(p.Public), executable(), p.File.Path)
 	slices.Sort(secret)
 	slices.Sort(public)
 	all := slices.Concat(paths(true, slices.Compact(secret)), paths(false, slices.Compact(public)))
@@ -67,26 +64,14 @@ func (p Plan) Observer(roles []Role) *Observer {
 	return &Observer{p, roles, all}
 }
 
-// DNS is the port on which names are resolved over TCP.
-const DNS = "53"
-
-// UseDatabase adds a PostgreSQL database to a plan. db is nil if there is none.
-func (p *Plan) UseDatabase(db *config.Postgres, dsn string) error {
-	if db == nil {
+// UseDatabase adds the ports of a PostgreSQL database to a plan. dsn is empty if there is none.
+func (p *Plan) UseDatabase(dsn string) error {
+	if dsn == "" {
 		return nil
 	}
 	ports, err := postgres.Ports(dsn)
 	for _, port := range ports {
 		p.Connect = append(p.Connect, Port(port))
 	}
-	p.Connect, p.Secret = append(p.Connect, DNS), append(p.Secret, db.DSNFile)
 	return err
-}
-
-func (p *Plan) places() []endpoint.Place {
-	all := append([]endpoint.Place{{Key: p.Key, Address: p.Endpoint.TCP, Unix: p.Endpoint.Unix}}, p.Listens...)
-	if p.Probes != nil {
-		all = append(all, endpoint.Place{Key: "probes.listen", Address: p.Probes.Listen})
-	}
-	return all
 }

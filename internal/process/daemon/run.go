@@ -25,8 +25,9 @@ import (
 type Service[C any] interface {
 	// Plan plans a configuration: the first one, and the one of each reload.
 	Plan(c *C) (Plan, error)
-	// Roles keeps the process, and makes the signers of its roles. Their keys sign nothing yet.
-	Roles(p *Process) error
+	// Roles keeps the process and its first configuration, and makes the signers of its roles. Their keys sign nothing
+	// yet.
+	Roles(p *Process, first *C) error
 	// Open opens files and databases, before the process confines itself.
 	Open(ctx context.Context) error
 	// ReadSecrets reads secrets for which the process logs in.
@@ -80,7 +81,7 @@ func Run[C any, P config.Configuration[C]](ctx context.Context, name, path strin
 	if err != nil {
 		return err
 	}
-	if err := endpoint.CheckPlaces(path, plan.places()...); err != nil {
+	if err := endpoint.CheckPlaces(path, plan.Listens...); err != nil {
 		return err
 	}
 	log, err := logs.New(plan.Log, name, stderr)
@@ -103,7 +104,7 @@ func Run[C any, P config.Configuration[C]](ctx context.Context, name, path strin
 
 func (r *running[C]) run(ctx context.Context) error {
 	plan := r.first.Plan
-	if err := r.service.Roles(r.Process); err != nil {
+	if err := r.service.Roles(r.Process, r.first.Config); err != nil {
 		return err
 	}
 	r.first.Observer = plan.Observer(r.Process.Roles)
@@ -178,7 +179,7 @@ func (r *running[C]) listen(plan Plan) (open []port, err error) {
 		}
 		l, err := listen(e, r.Identity, r.Log)
 		if err != nil {
-			return open, fmt.Errorf("%s: %w", plan.Key, err)
+			return open, fmt.Errorf("listen at %s: %w", e, err)
 		}
 		if e.TCP != "" {
 			r.Address = l.Addr()

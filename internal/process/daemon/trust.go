@@ -29,15 +29,15 @@ func (p *Process) notReady() error {
 }
 
 // WaitFor is [await.For]. Meanwhile /readyz says what the process waits for, and why.
-func WaitFor[T any](ctx context.Context, p *Process, what string, paths []string, try func() (T, error)) (T, error) {
+func (p *Process) WaitFor(ctx context.Context, what string, paths []string, try func() error) error {
 	defer p.waiting.Store(nil)
-	return await.For(ctx, p.Log, what, paths, func() (T, error) {
-		v, err := try()
+	return await.For(ctx, p.Log, what, paths, func() error {
+		err := try()
 		if err != nil {
 			why := what + " (" + err.Error() + ")"
 			p.waiting.Store(&why)
 		}
-		return v, err
+		return err
 	})
 }
 
@@ -66,12 +66,11 @@ func (p *Process) checkFiles(plan Plan) error {
 }
 
 // WaitForRoots waits for the pinned root keys.
-func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) (err error) {
-	paths := []string{c.Registry, c.Auditor}
-	p.Roots, err = WaitFor(ctx, p, "the pinned root keys", paths, func() ([]evidence.Root, error) {
-		return deployed.ReadRoots(c.Registry, c.Auditor)
+func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) error {
+	return p.WaitFor(ctx, "the pinned root keys", []string{c.Registry, c.Auditor}, func() (err error) {
+		p.Roots, err = deployed.ReadRoots(c.Registry, c.Auditor)
+		return err
 	})
-	return err
 }
 
 // changedRoots returns the settings of root keys whose files now hold other keys.
@@ -104,9 +103,11 @@ type TrustFollower struct {
 
 // WaitForTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or
 // lacks the certificate of the deployment.
-func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
+func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (s *TrustFollower,
+	err error) {
 	const what = "a trust bundle with the certificate of the deployment"
-	return WaitFor(ctx, p, what, []string{c.Bundle}, func() (*TrustFollower, error) { return p.readTrust(c, strict) })
+	err = p.WaitFor(ctx, what, []string{c.Bundle}, func() (err error) { s, err = p.readTrust(c, strict); return err })
+	return s, err
 }
 
 // readTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict.
@@ -251,11 +252,11 @@ func (w *trustFollowers) follow() (unread error) {
 }
 
 // WaitForManifest waits until the manifest of a plan exists. It returns nil for a plan without a manifest.
-func (p *Process) WaitForManifest(ctx context.Context, plan Plan) (*policy.Manifest, *policy.Strict, error) {
-	var strict *policy.Strict
-	m, err := WaitFor(ctx, p, "the manifest", []string{plan.Manifest}, func() (m *policy.Manifest, err error) {
+func (p *Process) WaitForManifest(ctx context.Context, plan Plan) (m *policy.Manifest, strict *policy.Strict,
+	err error) {
+	err = p.WaitFor(ctx, "the manifest", []string{plan.Manifest}, func() (err error) {
 		m, strict, err = readManifest(plan)
-		return m, err
+		return err
 	})
 	return m, strict, err
 }

@@ -8,25 +8,22 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Place is where a process listens, with the key of its configuration that names it. Address, Unix or both are set, or
-// neither where the key is left out.
-type Place struct{ Key, Address, Unix string }
-
 // CheckPlaces refuses a start that could not listen as the file says (listen_failed). It opens each address and closes
 // it again.
-func CheckPlaces(file string, places ...Place) error {
+func CheckPlaces(file string, places ...fields.Place) error {
 	for _, p := range places {
-		if err := p.check(); err != nil {
+		if err := checkPlace(p); err != nil {
 			return refusal.New("listen_failed", "%s in %s: %w", p.Key, file, err)
 		}
 	}
 	return nil
 }
 
-func (p Place) check() error {
+func checkPlace(p fields.Place) error {
 	if p.Unix != "" {
 		if _, err := os.Stat(filepath.Dir(p.Unix)); err != nil {
 			return fmt.Errorf("the folder of the socket %s cannot be used (%w): make it, or name another", p.Unix,

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/test/check"
 )
@@ -30,30 +31,30 @@ func TestCheckPlaces(t *testing.T) {
 	crowd(t, crowded)
 	for _, tt := range []struct {
 		name  string
-		place endpoint.Place
+		place fields.Place
 		says  string
 	}{
-		{"a port that is taken", endpoint.Place{Key: "listen", Address: taken.Addr().String()},
+		{"a port that is taken", fields.Place{Key: "listen", Address: taken.Addr().String()},
 			"listen in a.yaml: another process listens on " + taken.Addr().String() +
 				": end it, or write another address"},
-		{"an address of another machine", endpoint.Place{Key: "listen", Address: "192.0.2.1:0"},
+		{"an address of another machine", fields.Place{Key: "listen", Address: "192.0.2.1:0"},
 			"listen in a.yaml: this machine does not have the address 192.0.2.1:0: write one that it has"},
-		{"a socket that is taken", endpoint.Place{Key: "admin", Unix: socket},
+		{"a socket that is taken", fields.Place{Key: "admin", Unix: socket},
 			"admin in a.yaml: another process listens on " + socket + ": end it, or name another socket"},
-		{"a socket whose process accepts nothing now", endpoint.Place{Key: "admin", Unix: crowded},
+		{"a socket whose process accepts nothing now", fields.Place{Key: "admin", Unix: crowded},
 			"admin in a.yaml: another process listens on " + crowded + ": end it, or name another socket"},
-		{"a file in the socket's place", endpoint.Place{Key: "admin", Unix: file},
+		{"a file in the socket's place", fields.Place{Key: "admin", Unix: file},
 			"admin in a.yaml: " + file + " exists but is not a socket: move it away, or name another socket"},
-		{"a socket's folder that is not there", endpoint.Place{Key: "admin", Unix: filepath.Join(dir, "run", "x")},
+		{"a socket's folder that is not there", fields.Place{Key: "admin", Unix: filepath.Join(dir, "run", "x")},
 			"admin in a.yaml: the folder of the socket " + filepath.Join(dir, "run", "x") +
 				" cannot be used (no such file or directory): make it, or name another"},
-		{"no address", endpoint.Place{Key: "listen", Address: "127.0.0.1"},
+		{"no address", fields.Place{Key: "listen", Address: "127.0.0.1"},
 			"listen in a.yaml: listen tcp: address 127.0.0.1: missing port"},
-		{"what is free", endpoint.Place{Key: "listen", Address: "127.0.0.1:0"}, ""},
-		{"nothing", endpoint.Place{Key: "listen"}, ""},
+		{"what is free", fields.Place{Key: "listen", Address: "127.0.0.1:0"}, ""},
+		{"nothing", fields.Place{Key: "listen"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := endpoint.CheckPlaces("a.yaml", endpoint.Place{Key: "other", Address: "127.0.0.1:0"}, tt.place)
+			err := endpoint.CheckPlaces("a.yaml", fields.Place{Key: "other", Address: "127.0.0.1:0"}, tt.place)
 			if tt.says == "" {
 				check.Must(t, err)
 				return

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,8 +46,6 @@ type process struct {
 	internal, public endpoint.LateHandler
 }
 
-const grace = 10 * time.Second
-
 // Run runs the node of a program of this version until ctx ends.
 func Run(ctx context.Context, version, path string, stderr io.Writer) error {
 	return daemon.Run(ctx, "reputation", path, stderr, &process{version: version})
@@ -56,45 +53,20 @@ func Run(ctx context.Context, version, path string, stderr io.Writer) error {
 
 // Plan returns what the node takes from a configuration.
 func Plan(c *config.Reputation) (daemon.Plan, error) {
-	p := daemon.Plan{
-		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
-		Secret: []string{StorePath(c)}, Write: []string{c.State}, History: true,
+	p := daemon.PlanOf(c, c.File, c.Process, c.Internal)
+	p.History = true
+	if p.Secret = append(p.Secret, StorePath(c)); c.Verification != nil {
+		p.Secret = append(p.Secret, filepath.Join(c.State, verificationFile))
 	}
-	if c.Public != nil {
-		p.Listens = []endpoint.Place{{Key: "public.listen", Address: c.Public.Listen}}
-		p.Secret, p.Public = append(p.Secret, c.Public.TLSKey), append(p.Public, c.Public.TLSCertificate)
-	}
-	if v := c.Verification; v != nil {
-		p.Secret, p.Public = append(p.Secret, filepath.Join(c.State, verificationFile)), append(p.Public, v.Tasks)
-		for _, s := range v.XRay.Configured() {
-			p.Secret, p.Public = append(p.Secret, s.TokenFile), append(p.Public, s.CA)
-			p.Connect = append(p.Connect, s.URL, daemon.DNS)
-		}
-	}
-	if d := c.Disputes; d != nil {
-		p.Public = append(p.Public, d.Operator)
-		for _, a := range slices.Concat(d.Arbiters, d.Appeal) {
-			p.Public = append(p.Public, a.Key)
-		}
-	}
-	for _, o := range c.Owners {
-		p.Public = append(p.Public, o.Registry, o.Bundle)
-	}
-	err := p.UseDatabase(c.Store.Postgres, c.StoreDSN)
-	return p, err
+	return p, p.UseDatabase(c.Store.Postgres.ConnString())
 }
 
 // Plan implements [daemon.Service].
-func (p *process) Plan(c *config.Reputation) (daemon.Plan, error) {
-	if p.config == nil {
-		p.config = c
-	}
-	return Plan(c)
-}
+func (*process) Plan(c *config.Reputation) (daemon.Plan, error) { return Plan(c) }
 
 // Roles makes the signers. All use the appraiser's key.
-func (p *process) Roles(process *daemon.Process) error {
-	p.Process = process
+func (p *process) Roles(process *daemon.Process, c *config.Reputation) error {
+	p.Process, p.config = process, c
 	role := p.config.Keys.Appraiser
 	key, err := p.AddRole(autonomy.Kind.Purpose, role.SigningKey)
 	if err != nil {
@@ -154,7 +126,7 @@ func StorePath(c *config.Reputation) string { return filepath.Join(c.State, "rep
 
 func (p *process) openService(ctx context.Context) (err error) {
 	c := p.config
-	if p.store, err = store.Open(ctx, StorePath(c), c.StoreDSN); err != nil {
+	if p.store, err = store.Open(ctx, StorePath(c), c.Store.Postgres.ConnString()); err != nil {
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
 	if p.disputes != nil {
@@ -193,7 +165,7 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 		if err != nil {
 			return nil, fmt.Errorf("public in %s: %w", p.config.Path, err)
 		}
-		group.Go(func() error { return endpoint.Serve(ctx, l, &p.public, endpoint.PublicLimits, grace, p.Log) })
+		group.Go(func() error { return endpoint.Serve(ctx, l, &p.public, endpoint.PublicLimits, daemon.Grace, p.Log) })
 	}
 	mux := p.Mux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -209,9 +181,7 @@ func (p *process) Serve(ctx context.Context, group *errgroup.Group, _ *daemon.Co
 	for _, o := range c.Owners {
 		bundles = append(bundles, o.Bundle)
 	}
-	_, err := daemon.WaitFor(ctx, p.Process, "the files of the owners", bundles, func() (struct{}, error) {
-		return struct{}{}, p.owners.take(c)
-	})
+	err := p.WaitFor(ctx, "the files of the owners", bundles, func() error { return p.owners.take(c) })
 	if err != nil {
 		return err
 	}

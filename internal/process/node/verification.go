@@ -48,7 +48,8 @@ func openVerifier(ctx context.Context, c *config.Reputation, sign verification.S
 		options.Servers = append(options.Servers, verification.Server{Name: s.Name, Role: s.Role, URL: s.URL})
 	}
 	var err error
-	v.store, err = verification.Open(ctx, filepath.Join(c.State, verificationFile), c.StoreDSN, time.Now)
+	v.store, err = verification.Open(ctx, filepath.Join(c.State, verificationFile), c.Store.Postgres.ConnString(),
+		time.Now)
 	if err != nil {
 		return nil, fmt.Errorf("the store of verifications of %s: %w", c.Path, err)
 	}

@@ -167,9 +167,9 @@ func newProcess(t *testing.T, api http.Handler) *process {
 		Kubernetes: &config.Cluster{
 			TrustDomain: "example.org", Signer: signer, Key: "ca", DNSNames: []string{"registrar"}, Server: s.URL,
 			CA: at("ca"), TokenFile: at("token")}}}
-	check.Must(t, p.Roles(&daemon.Process{Log: zap.NewNop(), Metrics: daemon.NewMetrics(), Keys: memoryKeys{}}))
+	check.Must(t, p.Roles(&daemon.Process{Log: zap.NewNop(), Metrics: daemon.NewMetrics(), Keys: memoryKeys{}}, p.config))
 	var err error
-	p.store, err = openFolder(dir)
+	p.store, err = registrar.OpenFolder(dir)
 	check.Must(t, err)
 	t.Cleanup(func() { check.Must(t, p.store.Close()) })
 	p.registry, _, err = keyring.GenerateRoot("registry", false)

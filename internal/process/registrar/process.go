@@ -18,6 +18,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
@@ -81,7 +83,6 @@ type store interface {
 }
 
 const (
-	grace         = 10 * time.Second
 	caPurpose     = "tls_authority" // the CA's role in its custody
 	readerPurpose = "public_keys"   // the role that reads the processes' public keys
 )
@@ -94,12 +95,8 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 
 // Plan returns what the registrar takes from a configuration.
 func Plan(c *config.Registrar) (daemon.Plan, error) {
-	p := daemon.Plan{
-		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
-		Listens: []endpoint.Place{{Key: "listen", Address: c.Listen}},
-		Public:  []string{c.Rules}, Write: []string{c.State},
-		Secret: c.Custody.SecretFiles(caPurpose, readerPurpose),
-	}
+	p := daemon.PlanOf(c, c.File, c.Process, c.Internal)
+	p.Secret = append(p.Secret, c.Custody.SecretFiles(caPurpose, readerPurpose)...)
 	for _, key := range []string{c.RegistryKey, c.AuditorKey} {
 		if filepath.Ext(key) != ".yaml" {
 			p.Secret = append(p.Secret, key)
@@ -109,30 +106,24 @@ func Plan(c *config.Registrar) (daemon.Plan, error) {
 		if err != nil {
 			return p, err
 		}
-		p.Secret, p.Public = append(p.Secret, root.Custody.SecretFiles(root.Purpose)...),
-			append(append(p.Public, key), root.Custody.PublicFiles()...)
-		p.Connect = append(p.Connect, root.Custody.Addresses()...)
+		uses := fields.UsesOf(root)
+		p.Secret = slices.Concat(p.Secret, uses.Secret, root.Custody.SecretFiles(root.Purpose))
+		p.Public, p.Connect = append(append(p.Public, key), uses.Public...), append(p.Connect, uses.Connect...)
 	}
 	if k := c.Kubernetes; k != nil {
 		o := apiServer(k)
 		p.Secret, p.Public = append(p.Secret, o.TokenFile), append(p.Public, o.CAFile)
-		p.Connect = append(p.Connect, o.Server, daemon.DNS)
+		p.Connect = append(p.Connect, o.Server)
 	}
-	err := p.UseDatabase(c.Postgres, c.StoreDSN)
-	return p, err
+	return p, p.UseDatabase(c.Postgres.ConnString())
 }
 
 // Plan implements [daemon.Service].
-func (p *process) Plan(c *config.Registrar) (daemon.Plan, error) {
-	if p.config == nil {
-		p.config = c
-	}
-	return Plan(c)
-}
+func (*process) Plan(c *config.Registrar) (daemon.Plan, error) { return Plan(c) }
 
 // Roles implements [daemon.Service]. The registrar signs no evidence; its custody has the CA's key.
-func (p *process) Roles(process *daemon.Process) (err error) {
-	p.Process, p.log, p.asking = process, flood.Logger(process.Log), lru.New[string, *rate.Limiter](maxAsking)
+func (p *process) Roles(process *daemon.Process, c *config.Registrar) (err error) {
+	p.config, p.Process, p.log, p.asking = c, process, flood.Logger(process.Log), lru.New[string, *rate.Limiter](maxAsking)
 	p.open = make(map[string]int)
 	if k := p.config.Kubernetes; k != nil {
 		p.caKey, err = process.Keys.Key(caPurpose, k.Key)
@@ -169,9 +160,9 @@ func (p *process) Open(ctx context.Context) (err error) {
 		}
 	}
 	if c.Postgres != nil {
-		p.store, err = openShared(ctx, c.StoreDSN, c.State, p.registry)
+		p.store, err = openShared(ctx, c.Postgres.ConnString(), c.State, p.registry)
 	} else {
-		p.store, err = openFolder(c.State)
+		p.store, err = registrar.OpenFolder(c.State)
 	}
 	if err != nil {
 		return err
@@ -226,7 +217,7 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 		return nil, fmt.Errorf("listen in %s: %w", p.config.Path, err)
 	}
 	p.Log.Info("answering other processes", zap.Stringer("address", l.Addr()))
-	group.Go(func() error { return endpoint.Serve(ctx, l, p.public(), endpoint.Limits{}, grace, p.Log) })
+	group.Go(func() error { return endpoint.Serve(ctx, l, p.public(), endpoint.Limits{}, daemon.Grace, p.Log) })
 	group.Go(func() error { p.Registrar.Run(ctx); return nil })
 	group.Go(func() error { return p.followRules(ctx, group) })
 	return p.operators(), nil
@@ -252,7 +243,7 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 		return err
 	}
 	paths := []string{p.config.Rules}
-	_, err := daemon.WaitFor(ctx, p.Process, "the registrar's rules", paths, func() (struct{}, error) {
+	err := p.WaitFor(ctx, "the registrar's rules", paths, func() error {
 		err := read()
 		if refused := new(registrar.Refusal); errors.As(err, &refused) && err.Error() != said {
 			said = err.Error()
@@ -261,7 +252,7 @@ func (p *process) followRules(ctx context.Context, group *errgroup.Group) error 
 		if err != nil { // other rules may be delivered, and a database may come up
 			err = fmt.Errorf("%w (%w)", err, await.ErrPending)
 		}
-		return struct{}{}, err
+		return err
 	})
 	if err != nil {
 		return err

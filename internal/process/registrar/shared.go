@@ -18,26 +18,9 @@ import (
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/ledger/postgres"
 )
-
-// folder is the state of a registrar without replicas, which always leads.
-type folder struct{ *registrar.Folder }
-
-func openFolder(dir string) (store, error) {
-	f, err := registrar.OpenFolder(dir)
-	return folder{f}, err
-}
-
-// Watch implements [store].
-func (f folder) Watch(ctx context.Context, changed func(), failed func(error)) {
-	files.Follow(ctx, f.Paths(), func() error { changed(); return nil }, failed)
-}
-
-// Lead implements [store].
-func (folder) Lead(ctx context.Context, do func(context.Context) error) error { return do(ctx) }
 
 // shared is the state of replicas in a PostgreSQL database. Each has a copy of the files in a folder, where the key
 // registry edits them. Who writes the database can make no state of their own: an HMAC seals it, with a secret that

@@ -38,49 +38,60 @@ type credentials struct {
 func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
 	all := credentials{make(map[string]*credential.Credential), make(map[string]func(context.Context) error),
 		make(map[string]credential.Source), make(map[string]*vault.Secret), make(map[string]*credential.Certificate)}
-	for rule, r := range c.Credentials() {
-		form, err := r.Form()
-		if err != nil {
-			return all, err
-		}
-		var source credential.Source
-		switch {
-		case r.OAuth != nil:
-			source = p.token(all, *r.OAuth, func() credential.Source {
-				return credential.OAuth(r.OAuth.Options(c.State, p))
-			})
-		case r.Google != nil:
-			source = p.token(all, *r.Google, func() credential.Source { return credential.Google(r.Google.Options(p)) })
-		case r.Vault != nil:
-			source, err = p.inVault(all, rule, r)
-			all.inVault["the credential of the rule "+rule+" in Vault"] = reading(source)
-		case r.GitHubApp != nil:
-			source, err = p.githubApp(all, r.GitHubApp)
-		default:
-			source, err = credential.File(r.File, r.Parse())
-		}
-		if err != nil {
-			return all, err
-		}
-		if all.byRule[rule], err = credential.New(source, form); err != nil {
-			return all, err
-		}
-	}
-	for rule, r := range c.Certificates() {
-		certificate, key := r.Files()
-		source := credential.CertificateFiles(certificate, key, time.Now)
-		if r.Vault != nil {
-			if err := p.prepareVault(); err != nil {
+	for _, r := range c.AllRules() {
+		if r.Credential != nil {
+			form, err := r.Credential.Form()
+			if err != nil {
 				return all, err
 			}
-			source = p.token(all, *r.Vault, func() credential.Source {
-				return credential.VaultCertificate(p.secrets, r.Vault.Path, r.Vault.CommonName, time.Now)
-			})
-			all.inVault["the client certificate of the rule "+rule+" in Vault"] = reading(source)
+			source, err := p.source(all, c.State, r.Name, r.Credential)
+			if err != nil {
+				return all, err
+			}
+			if all.byRule[r.Name], err = credential.New(source, form); err != nil {
+				return all, err
+			}
 		}
-		all.certificates[rule] = credential.NewCertificate(rule, source, time.Now)
+		if r.ClientCertificate != nil {
+			source, err := p.certificate(all, r.Name, r.ClientCertificate)
+			if err != nil {
+				return all, err
+			}
+			all.certificates[r.Name] = credential.NewCertificate(r.Name, source, time.Now)
+		}
 	}
 	return all, nil
+}
+
+func (p *sidecar) source(all credentials, state, rule string, r *secrets.Credential) (credential.Source, error) {
+	switch {
+	case r.OAuth != nil:
+		return p.token(all, *r.OAuth, func() credential.Source { return credential.OAuth(r.OAuth.Options(state, p)) }), nil
+	case r.Google != nil:
+		return p.token(all, *r.Google, func() credential.Source { return credential.Google(r.Google.Options(p)) }), nil
+	case r.Vault != nil:
+		source, err := p.inVault(all, rule, r)
+		all.inVault["the credential of the rule "+rule+" in Vault"] = reading(source)
+		return source, err
+	case r.GitHubApp != nil:
+		return p.githubApp(all, r.GitHubApp)
+	}
+	return credential.File(r.File, r.Parse())
+}
+
+func (p *sidecar) certificate(all credentials, rule string, r *secrets.ClientCertificate) (credential.Source, error) {
+	if r.Vault == nil {
+		certificate, key := r.Files()
+		return credential.CertificateFiles(certificate, key, time.Now), nil
+	}
+	if err := p.prepareVault(); err != nil {
+		return nil, err
+	}
+	source := p.token(all, *r.Vault, func() credential.Source {
+		return credential.VaultCertificate(p.secrets, r.Vault.Path, r.Vault.CommonName, time.Now)
+	})
+	all.inVault["the client certificate of the rule "+rule+" in Vault"] = reading(source)
+	return source, nil
 }
 
 // reading returns a function that tries to read a source.
@@ -158,7 +169,7 @@ func (p *sidecar) githubApp(all credentials, g *secrets.GitHubApp) (credential.S
 func (c credentials) read(ctx context.Context, log *zap.Logger, mayWait bool) (err error) {
 	for what, try := range c.inVault {
 		if mayWait {
-			_, err = await.For(ctx, log, what, nil, func() (struct{}, error) { return struct{}{}, try(ctx) })
+			err = await.For(ctx, log, what, nil, func() error { return try(ctx) })
 		} else {
 			err = try(ctx)
 		}

@@ -17,7 +17,7 @@ func GateSecret(text string) (evidence.Secret, error) {
 	if text != "" {
 		return evidence.NewSecret([]byte(text))
 	}
-	var b [config.MinGateSecret]byte
+	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails; see evidence.NewID
 	return evidence.NewSecret(b[:])
 }

@@ -59,7 +59,7 @@ func openStore(ctx context.Context, c *config.Sidecar, known bool, logged, ended
 	if c.AuditExport == nil {
 		ended = nil
 	}
-	if c.LedgerDSN == "" {
+	if c.Ledger.Postgres.ConnString() == "" {
 		return sqlite.Open(ctx, filepath.Join(c.State, "ledger.db"),
 			sqlite.Options{Now: time.Now, Retention: retention, Known: known, Logged: logged, Ended: ended})
 	}
@@ -67,8 +67,8 @@ func openStore(ctx context.Context, c *config.Sidecar, known bool, logged, ended
 	if err != nil {
 		return nil, err
 	}
-	l, err := postgres.Open(ctx, c.LedgerDSN, postgres.Options{Now: time.Now, Retention: retention, Instance: name,
-		Chains: filepath.Join(c.State, "chains"), Logged: logged, Ended: ended})
+	l, err := postgres.Open(ctx, c.Ledger.Postgres.ConnString(), postgres.Options{Now: time.Now, Retention: retention,
+		Instance: name, Chains: filepath.Join(c.State, "chains"), Logged: logged, Ended: ended})
 	if err != nil {
 		return nil, errors.Join(err, held.Close())
 	}

@@ -11,33 +11,17 @@ import (
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/process/daemon"
-	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 )
 
 // Plan returns the plan of a configuration.
 func Plan(c *config.Sidecar) (daemon.Plan, error) {
-	p := daemon.Plan{
-		File: c.File, Process: c.Process, Manifest: c.Manifest,
-		Key: "admin", Endpoint: c.Admin.Endpoint, Tokens: c.Admin.Tokens, Descriptors: true,
-		Grace:   c.Timeouts.Shutdown.Or(20 * time.Second),
-		Listens: []endpoint.Place{{Key: "listen", Address: c.Listen}},
-		Secret: []string{
-			c.CA.Dir, c.Gate.SecretFile, filepath.Join(c.State, "ledger.db"),
-		},
-		Public:  []string{c.Trigger.Unix, c.Control.Unix},
-		Write:   []string{c.State},
-		Proc:    true,
-		Connect: []string{daemon.DNS, c.Trigger.TCP, c.Control.TCP},
-		Shown:   []look.Observation{observeGate(c)},
-	}
-	if c.Agents != nil {
-		p.Listens = append(p.Listens, endpoint.Place{Key: "agents.tcp", Address: c.Agents.TCP})
-	}
-	if c.Transparent != nil {
-		p.Listens = append(p.Listens, endpoint.Place{Key: "transparent.listen", Address: c.Transparent.Listen})
-	}
+	p := daemon.PlanOf(c, c.File, c.Process, c.Admin.Endpoint)
+	p.Manifest, p.Tokens, p.Descriptors, p.Proc = c.Manifest, c.Admin.Tokens, true, true
+	p.Grace = c.Timeouts.Shutdown.Or(20 * time.Second)
+	p.Secret = append(p.Secret, filepath.Join(c.State, "ledger.db"))
+	p.Shown = []look.Observation{observeGate(c)}
 	if c.Guard != nil {
 		if o := c.GuardOptions(); len(o.Redirect) > 0 {
 			p.Connect = append(p.Connect, daemon.Port(o.Redirect[0])) // guardWatch makes this connection
@@ -54,58 +38,28 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 			p.Connect = append(p.Connect, daemon.Port(u.Address.Port()))
 		}
 	}
-	if u := c.UpstreamProxy; u != nil {
-		p.Connect = append(p.Connect, daemon.Port(u.Proxy.Port))
-		p.Public, p.Secret = append(p.Public, u.CA), append(p.Secret, u.CredentialFile)
-	}
-	for _, u := range c.Upstreams {
-		p.Public = append(p.Public, u.CA)
-	}
-	for _, a := range c.Actions {
-		if a.API != nil {
-			p.Connect = append(p.Connect, a.API.Challenge, a.API.Verify)
-		}
-	}
-	if n := c.Reputation; n != nil {
-		p.Connect = append(p.Connect, n.TCP)
-		p.Public = append(p.Public, n.Unix)
-	}
-	for _, r := range c.Credentials() {
-		files, urls := r.Uses()
-		p.Secret, p.Connect = append(p.Secret, files...), append(p.Connect, urls...)
-	}
-	for _, r := range c.Certificates() {
-		certificate, key := r.Files()
-		p.Secret = append(p.Secret, certificate, key)
-	}
 	if usesVault(c) {
 		p.Secret = append(p.Secret, c.Custody.SecretFiles(credentialRole)...)
 	}
 	if t := c.TransparencyLog; t != nil {
-		p.Listens = append(p.Listens, endpoint.Place{Key: "transparencyLog.listen", Address: t.Listen})
 		p.Secret = append(p.Secret, LogKeyFile(c))
 		p.Secret = append(p.Secret, c.Custody.SecretFiles(LogRole)...)
-		p.Public = append(p.Public, t.Policy)
 		if t.Accepts != nil {
 			p.Connect = append(p.Connect, t.Accepts.URLs()...)
 		}
 	}
-	if e := c.AuditExport; e != nil && e.OTLP != nil {
-		p.Connect = append(p.Connect, e.OTLP.Endpoint)
-		p.Secret, p.Public = append(p.Secret, e.OTLP.HeadersFile), append(p.Public, e.OTLP.CA)
-	} else if e != nil {
+	if e := c.AuditExport; e != nil && e.File != "" {
 		p.Write = append(p.Write, filepath.Dir(e.File))
 	}
-	err := p.UseDatabase(c.Ledger.Postgres, c.LedgerDSN)
-	return p, err
+	return p, p.UseDatabase(c.Ledger.Postgres.ConnString())
 }
 
 // Plan implements [daemon.Service].
 func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
-	if p.config == nil {
-		p.config = c
-	} else if err := p.checkHosts(c); err != nil {
-		return daemon.Plan{}, err
+	if p.config != nil {
+		if err := p.checkHosts(c); err != nil {
+			return daemon.Plan{}, err
+		}
 	}
 	plan, err := Plan(c)
 	if err != nil {
@@ -131,13 +85,8 @@ func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
 }
 
 func usesVault(c *config.Sidecar) bool {
-	for _, r := range c.Credentials() {
-		if r.InVault() != "" {
-			return true
-		}
-	}
-	for _, r := range c.Certificates() {
-		if r.Vault != nil {
+	for _, r := range c.AllRules() {
+		if cert := r.ClientCertificate; r.Credential.InVault() != "" || cert != nil && cert.Vault != nil {
 			return true
 		}
 	}

@@ -114,10 +114,10 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 }
 
 // Roles makes the signers of all roles and reads the gate's secret.
-func (p *sidecar) Roles(process *daemon.Process) (err error) {
-	p.Process = process
+func (p *sidecar) Roles(process *daemon.Process, c *config.Sidecar) (err error) {
+	p.Process, p.config = process, c
 	p.warnFileLimit()
-	c, keys := p.config, p.config.Keys
+	keys := c.Keys
 	if err := p.nameRuntime(); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (p *sidecar) Roles(process *daemon.Process) (err error) {
 	if err := errors.Join(p.addObserver(), p.addTransparency(), p.addBotAuth()); err != nil {
 		return err
 	}
-	p.gateKey, err = GateSecret(c.GateSecret)
+	p.gateKey, err = GateSecret(c.Gate.Secret)
 	return err
 }
 

@@ -157,7 +157,10 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	if s.pipeline, err = proxy.NewPipeline(o); err != nil {
 		return err
 	}
-	s.purposes, s.rules = c.Purposes(), rules.Shown()
+	s.purposes, s.rules = make(map[string]match.Purpose), rules.Shown()
+	for _, r := range c.AllRules() {
+		s.purposes[r.Name] = r.Purpose()
+	}
 	s.deployment = p.openDeployment(ctx, s)
 	return nil
 }

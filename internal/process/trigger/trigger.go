@@ -32,8 +32,6 @@ type source struct {
 	service *trigger.Service
 }
 
-const grace = 10 * time.Second
-
 // Run runs the trigger service until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
 	return daemon.Run(ctx, "trigger", path, stderr, new(source))
@@ -41,45 +39,28 @@ func Run(ctx context.Context, path string, stderr io.Writer) error {
 
 // Plan returns what the trigger service takes from a configuration.
 func Plan(c *config.Trigger) (daemon.Plan, error) {
-	p := daemon.Plan{
-		File: c.File, Process: c.Process, Key: "internal", Endpoint: c.Internal, Grace: grace,
-		Listens: []endpoint.Place{{Key: "listen", Address: c.Listen}},
-		Secret:  []string{c.TLSKey, c.EventSecretFile, filepath.Join(c.State, "events.db")},
-		Public:  []string{c.TLSCertificate},
-		Write:   []string{c.State},
-	}
+	p := daemon.PlanOf(c, c.File, c.Process, c.Internal)
+	p.Secret = append(p.Secret, filepath.Join(c.State, "events.db"))
 	var names []string
 	for _, s := range c.Sources {
 		names = append(names, s.Name)
-		switch {
-		case s.GitHub != nil:
-			p.Secret = append(p.Secret, s.GitHub.SecretFiles...)
-		case s.StandardWebhooks != nil:
-			p.Secret = append(p.Secret, s.StandardWebhooks.SecretFiles...)
-		case s.Engine != nil:
-			p.Secret = append(p.Secret, s.Engine.SecretFiles...)
-		case s.Queue != nil:
-			p.Secret, p.Move = append(p.Secret, s.Queue.Dir), append(p.Move, s.Queue.Dir)
+		if s.Queue != nil {
+			p.Move = append(p.Move, s.Queue.Dir)
 		}
 	}
 	p.Shown = []look.Observation{look.New(look.Human, look.Holds, "This trigger service verifies its sources itself ("+
 		strings.Join(names, ", ")+
 		"). It signs nothing for events that its configuration lists as a human's, and nothing for "+
 		"events that somebody only reported.")}
-	return p, p.UseDatabase(c.Store.Postgres, c.StoreDSN)
+	return p, p.UseDatabase(c.Store.Postgres.ConnString())
 }
 
 // Plan implements [daemon.Service].
-func (p *source) Plan(c *config.Trigger) (daemon.Plan, error) {
-	if p.config == nil {
-		p.config, p.latest = c, c
-	}
-	return Plan(c)
-}
+func (*source) Plan(c *config.Trigger) (daemon.Plan, error) { return Plan(c) }
 
 // Roles implements [daemon.Service].
-func (p *source) Roles(process *daemon.Process) (err error) {
-	p.Process = process
+func (p *source) Roles(process *daemon.Process, c *config.Trigger) (err error) {
+	p.Process, p.config, p.latest = process, c, c
 	origin, receipt := p.config.Keys.Origin, p.config.Keys.Receipt
 	p.origin, err = daemon.NewIssuer(process, evidence.TriggerOriginProofKind(), origin.SigningKey, origin.Audience)
 	if err != nil {
@@ -93,7 +74,7 @@ func (p *source) Roles(process *daemon.Process) (err error) {
 func (p *source) Open(ctx context.Context) (err error) {
 	c := p.config
 	p.service, err = trigger.New(ctx, trigger.Options{
-		Path: filepath.Join(c.State, "events.db"), DSN: c.StoreDSN, Secret: c.EventSecret,
+		Path: filepath.Join(c.State, "events.db"), DSN: c.Store.Postgres.ConnString(), Secret: c.EventSecret,
 		Origin: p.origin, Receipt: p.receipt, Sources: c.SourceList,
 		MaxAge: time.Duration(c.MaxAge), Budget: c.Budget,
 		Retention: time.Duration(c.Retention), Now: time.Now, Log: p.Log,
@@ -112,7 +93,7 @@ func (p *source) Begin(ctx context.Context, group *errgroup.Group) (http.Handler
 			return nil, fmt.Errorf("webhooks: %w", err)
 		}
 		group.Go(func() error {
-			return endpoint.Serve(ctx, webhooks, p.service.Webhooks(), endpoint.PublicLimits, grace, p.Log)
+			return endpoint.Serve(ctx, webhooks, p.service.Webhooks(), endpoint.PublicLimits, daemon.Grace, p.Log)
 		})
 	}
 	group.Go(func() error { return p.service.Run(ctx) })

@@ -19,13 +19,13 @@ import (
 	"github.com/actionproof/mediator/configs"
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/confine"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/control"
 	"github.com/actionproof/mediator/internal/process/daemon"
-	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/process/node"
 	"github.com/actionproof/mediator/internal/process/sidecar"
 	"github.com/actionproof/mediator/internal/process/trigger"
@@ -170,7 +170,7 @@ func TestNeeds(t *testing.T) {
 		"\ntracing: {endpoint: \"https://traces.example:4318\"}\naudience: ")
 	collecting := plans(t, dir)
 	low := all["trigger"]
-	low.Listens = []endpoint.Place{{Address: ":443"}}
+	low.Listens = []fields.Place{{Address: ":443"}}
 	for _, tt := range []struct {
 		name string
 		plan daemon.Plan

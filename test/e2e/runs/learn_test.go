@@ -42,7 +42,7 @@ curl -sS --unix-socket "$1" -d '{"learning":true}' http://x/v1/sessions || true`
 	before := len(r.Records(t, "limit=1000"))
 	said, err := learn(nil)
 	check.Must(t, err)
-	all := r.Records(t, "order=oldest&limit=1000")[before:]
+	all := r.Records(t, "oldestFirst=true&limit=1000")[before:]
 	var got []string
 	for _, rec := range all {
 		got = append(got, strings.Join([]string{string(rec.State), rec.Code, rec.Unfit}, " "))
