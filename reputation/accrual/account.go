@@ -30,8 +30,8 @@ type scored struct {
 
 // Log identifies a state of a log.
 type Log struct {
-	Entries int64  `json:"entries"`
-	Head    string `json:"head"`
+	Entries int64  `json:"entries" form:"count"`
+	Head    string `json:"head" form:"hash"`
 }
 
 // Empty returns the empty log of the agent with this id. Its head is the SHA-256 of the id.

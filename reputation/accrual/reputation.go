@@ -49,7 +49,7 @@ type Reputation struct {
 	// ScoreHistory has the last sessions, at most Window, scored by ScoringHash since the agent last lost a dispute. An
 	// event with several sessions counts with its lowest score.
 	ScoreHistory []ScoredSession `json:"score_history"`
-	ScoringHash  string          `json:"scoringHash"`
+	ScoringHash  string          `json:"scoringHash" form:"hash"`
 
 	// Disputes that accuse the agent (seed: challenges)
 	ChallengesReceived int64 `json:"challenges_received"`
@@ -71,10 +71,10 @@ type Reputation struct {
 
 // ScoredSession is one session of a score history.
 type ScoredSession struct {
-	Timestamp int64   `json:"timestamp"` // of the log entry, Unix seconds
-	Score     float64 `json:"score"`
-	SessionID string  `json:"session_id"`
-	Coverage  float64 `json:"coverage"`
+	Timestamp int64   `json:"timestamp" form:"time"` // of the log entry, Unix seconds
+	Score     float64 `json:"score" form:"rounded:100"`
+	SessionID string  `json:"session_id" form:"name:128"`
+	Coverage  float64 `json:"coverage" form:"rounded:1"`
 }
 
 // Reputation returns the reputation by the formulas with this hash. Sessions scored by other formulas count as sessions
