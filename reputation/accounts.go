@@ -254,29 +254,26 @@ func (s *Service) enter(ctx context.Context, one store.Session) error {
 	if !errors.As(err, &refused) || refused.Code() == errBusy.Code() || refused.Code() == "owner_unknown" {
 		return err
 	}
-	return s.passOver(ctx, one, "", err)
+	return s.passOver(ctx, one, nil, err)
 }
 
-// scored returns the log's score of a closed session, and its sample, or [store.ErrMoved] if the session has changed.
-func (s *Service) scored(ctx context.Context, one store.Session) (scored *accrual.Session, sample string, err error) {
+// scored returns the log's score of a closed session, and its sample or nil, or [store.ErrMoved] if the session has changed.
+func (s *Service) scored(ctx context.Context, one store.Session) (*accrual.Session, *autonomy.Sample, error) {
 	r, release, err := s.read(ctx, one)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	defer release()
 	if r.measured.Len()+1 != one.Next || !r.measured.Closed() {
-		return nil, "", store.ErrMoved
+		return nil, nil, store.ErrMoved
 	}
 	challenges, baseline, hash, err := s.beside(ctx, r.key)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
+	var sample *autonomy.Sample
 	if taken := r.measured.Sample(); len(taken.Models) > 0 {
-		text, err := json.Marshal(taken)
-		if err != nil {
-			return nil, "", err
-		}
-		sample = string(text)
+		sample = &taken
 	}
 	c := autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline))
 	return &accrual.Session{
@@ -287,7 +284,7 @@ func (s *Service) scored(ctx context.Context, one store.Session) (scored *accrua
 }
 
 // enterScored enters a session unless the log has the same already.
-func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session, sample string) error {
+func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session, sample *autonomy.Sample) error {
 	a, release, err := s.account(ctx, accrual.Agent{Owner: one.Owner, Subject: one.Agent})
 	if err != nil {
 		return err
@@ -310,7 +307,7 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 }
 
 // passOver marks a session as handled although no log takes it.
-func (s *Service) passOver(ctx context.Context, one store.Session, sample string, because error) error {
+func (s *Service) passOver(ctx context.Context, one store.Session, sample *autonomy.Sample, because error) error {
 	s.o.Log.Warn("a closed session was not entered in the log of its agent",
 		zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(because))
 	return s.o.Store.Enter(ctx, one, sample, nil)

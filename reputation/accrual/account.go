@@ -15,8 +15,7 @@ type Account struct {
 	events   []*event // in the order of their first sessions
 	byEvent  map[string]*event
 	eventOf  map[string]string // event id by session id
-	disputes map[string]Dispute
-	raised   map[string]Raised
+	disputes map[string]Side
 	points   []points // in order
 	flagged  int      // events before the last lost dispute; they no longer count
 }
@@ -50,8 +49,7 @@ func NewAccount(agent Agent) (*Account, error) {
 	}
 	return &Account{
 		agent: agent, log: Empty(agent.String()),
-		byEvent: make(map[string]*event), eventOf: make(map[string]string), disputes: make(map[string]Dispute),
-		raised: make(map[string]Raised),
+		byEvent: make(map[string]*event), eventOf: make(map[string]string), disputes: make(map[string]Side),
 	}, nil
 }
 
@@ -83,9 +81,9 @@ func (a *Account) Add(e Entry) (added bool, err error) {
 	case e.Session != nil:
 		added, err = a.addSession(*e.Session, e.At)
 	case e.Raised != nil:
-		added, err = a.addRaised(*e.Raised)
+		added, err = a.addDispute(Dispute(*e.Raised), true)
 	case e.Dispute != nil:
-		added, err = a.addDispute(*e.Dispute)
+		added, err = a.addDispute(*e.Dispute, false)
 	default:
 		added = true
 	}

@@ -83,8 +83,7 @@ func (a *Account) Reputation(scoringHash string) Reputation {
 	r := Reputation{
 		AgentID: a.agent.String(), Owner: a.agent.Owner, Agent: a.agent.Subject, TotalSessions: int64(len(a.events)),
 		FirstSeen:    a.first,
-		ScoreHistory: a.history(scoringHash), ScoringHash: scoringHash, ChallengesReceived: int64(len(a.disputes)),
-		DisputePoints: a.disputePoints(), Log: a.log,
+		ScoreHistory: a.history(scoringHash), ScoringHash: scoringHash, DisputePoints: a.disputePoints(), Log: a.log,
 	}
 	for i, e := range a.events {
 		if !e.counts() {
@@ -96,21 +95,20 @@ func (a *Account) Reputation(scoringHash string) Reputation {
 		}
 	}
 	for _, d := range a.disputes {
-		switch d.Outcome {
-		case TargetWins:
-			r.ChallengesWon++
-		case ChallengerWins:
-			r.ChallengesLost++
-		case "":
-			r.DisputesPending++
+		if !d.Raised {
+			r.ChallengesReceived++
 		}
-	}
-	for _, d := range a.raised {
-		switch d.Outcome {
-		case ChallengerWins:
+		switch {
+		case d.Raised && d.Outcome == ChallengerWins:
 			r.DisputesWon++
-		case TargetWins:
+		case d.Raised && d.Outcome == TargetWins:
 			r.DisputesLost++
+		case d.Outcome == TargetWins:
+			r.ChallengesWon++
+		case d.Outcome == ChallengerWins:
+			r.ChallengesLost++
+		case d.Outcome == "":
+			r.DisputesPending++
 		}
 	}
 	r.derive()
@@ -171,11 +169,8 @@ func (a *Account) Outcomes(scoringHash string, most int) (last []Outcome) {
 // Events returns the number of events.
 func (a *Account) Events() int { return len(a.events) }
 
-// Accused returns the disputes that accuse the agent.
-func (a *Account) Accused() iter.Seq[Dispute] { return maps.Values(a.disputes) }
-
-// Raised returns the ended disputes that the agent raised.
-func (a *Account) Raised() iter.Seq[Raised] { return maps.Values(a.raised) }
+// Disputes returns the disputes of the agent, in any order.
+func (a *Account) Disputes() iter.Seq[Side] { return maps.Values(a.disputes) }
 
 // derive computes what follows from the history and the counts. Readers of a token repeat it.
 func (r *Reputation) derive() {

@@ -108,19 +108,15 @@ func (a *Account) lacks() (lacks []string) {
 // inputs returns the inputs except for the spam, which also depends on the day.
 func (a *Account) inputs() Inputs {
 	survived, lost, refuted, failed := make(owners), make(map[string]bool), make(owners), 0
-	for d := range a.Accused() {
-		switch d.Outcome {
-		case accrual.TargetWins:
+	for d := range a.Disputes() {
+		switch {
+		case d.Outcome == accrual.TargetWins && !d.Raised:
 			a.credit(survived, d.Other)
-		case accrual.ChallengerWins:
+		case d.Outcome == accrual.ChallengerWins && !d.Raised:
 			lost[d.About] = true
-		}
-	}
-	for r := range a.Raised() {
-		switch r.Outcome {
-		case accrual.ChallengerWins:
-			a.credit(refuted, r.Other)
-		case accrual.TargetWins:
+		case d.Outcome == accrual.ChallengerWins:
+			a.credit(refuted, d.Other)
+		case d.Outcome == accrual.TargetWins:
 			failed++
 		}
 	}

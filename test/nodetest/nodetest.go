@@ -175,7 +175,7 @@ func Log(t testing.TB, s *store.Store, agent accrual.Agent, at time.Time, sessio
 		}))
 		state, err := s.Session(ctx, agent.Owner, e.Session.ID)
 		must(t, err)
-		must(t, s.Enter(ctx, state, "",
+		must(t, s.Enter(ctx, state, nil,
 			&store.Entry{Agent: agent.String(), Number: a.Log().Entries, Head: a.Log().Head, Text: string(text)}))
 	}
 }
