@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
-	"github.com/actionproof/mediator/reputation/rating"
 	"github.com/actionproof/mediator/reputation/store"
 )
 
@@ -51,8 +50,8 @@ const (
 // account is the log of an agent.
 type account struct {
 	agent accrual.Agent
-	log   *rating.Account // nil if it must be read from the start
-	texts int             // bytes of its entries
+	log   *accrual.Account // nil if it must be read from the start
+	texts int              // bytes of its entries
 	last  reusable[Reputed]
 }
 
@@ -96,7 +95,7 @@ func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account,
 
 func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	if a.log == nil {
-		if a.log, err = rating.NewAccount(a.agent, autonomy.ScoringHash); err != nil {
+		if a.log, err = accrual.NewAccount(a.agent, autonomy.ScoringHash); err != nil {
 			return err
 		}
 		a.texts = 0
@@ -161,7 +160,7 @@ func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, erro
 		s.metrics.reputations.WithLabelValues("same").Inc()
 		return a.last.answer, nil
 	}
-	unsigned := accrual.ClaimsOf(a.log.Reputation(autonomy.ScoringHash), verified)
+	unsigned := accrual.ClaimsOf(a.log.Reputation(), verified)
 	unsigned.Rating = a.rating(now)
 	token, claims, signed, err := sign(ctx, s.o.Reputation, unsigned)
 	if err != nil {
@@ -204,7 +203,7 @@ func (s *Service) Agents(ctx context.Context, after string) ([]accrual.Reputatio
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, a.log.Reputation(autonomy.ScoringHash))
+		all = append(all, a.log.Reputation())
 		release()
 	}
 	return all, nil

@@ -88,7 +88,7 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 			if _, err := e.Encode(); err == nil {
 				t.Error("it is written")
 			}
-			if _, err := accrual.Replay(agent, []accrual.Entry{e}); err == nil {
+			if _, err := accrual.Replay(agent, []accrual.Entry{e}, scoring); err == nil {
 				t.Error("it is in a log")
 			}
 		})
@@ -108,8 +108,8 @@ func FuzzParseEntry(f *testing.F) {
 		if again, err := e.Encode(); err != nil || !bytes.Equal(again, raw) {
 			t.Errorf("%q is written as %q, %v", raw, again, err)
 		}
-		a, err := accrual.Replay(agent, []accrual.Entry{e})
+		a, err := accrual.Replay(agent, []accrual.Entry{e}, scoring)
 		check.Must(t, err)
-		a.Reputation(scoring)
+		a.Reputation()
 	})
 }

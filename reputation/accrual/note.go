@@ -1,6 +1,6 @@
 package accrual
 
-// These entries count for the rating alone (package rating). They leave the reputation unchanged but for its log head.
+// These entries count for the rating alone ([Rating]). They leave the reputation unchanged but for its log head.
 
 // Signal is a signal of the agent whose window has closed, with the node's findings at its publication.
 type Signal struct {

@@ -22,8 +22,8 @@ type points struct {
 
 func (a *Account) addPoints(value int64) { a.points = append(a.points, points{value, len(a.events)}) }
 
-// Side is a dispute that accuses the agent, or an ended one that it raised.
-type Side struct {
+// side is a dispute that accuses the agent, or an ended one that it raised.
+type side struct {
 	Dispute
 	Raised bool
 }
@@ -40,7 +40,7 @@ func (a *Account) addDispute(d Dispute, raised bool) (bool, error) {
 		return false,
 			fmt.Errorf("accrual: the dispute %s ended as %s and cannot end again as %s", d.ID, old.Outcome, d.Outcome)
 	}
-	a.disputes[d.ID] = Side{d, raised}
+	a.disputes[d.ID] = side{d, raised}
 	switch {
 	case raised && d.Bonus:
 		a.addPoints(WonBonus)

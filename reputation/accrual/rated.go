@@ -2,7 +2,7 @@ package accrual
 
 import "errors"
 
-// Rated is seed 002's rating of an agent, computed by package rating. It is independent of the score.
+// Rated is seed 002's rating of an agent: see [Rating].
 type Rated struct {
 	R    float64 `json:"r" form:"rounded:100"`
 	Q    float64 `json:"q" form:"rounded:3"` // penalty, at most MaxQ

@@ -33,8 +33,9 @@ type Published struct {
 	Closes   int64    `json:"closes" form:"time"`  // end of the time to dispute it; Unix seconds
 	Basis    string   `json:"basis" form:"observed|declared"`
 	Receipts []string `json:"receipts,omitempty" form:"hash most:64"`
-	Sources  bool     `json:"sources,omitempty"`                   // a receipt is of an answered model call at a trusted host
-	Cites    []string `json:"cites,omitempty" form:"agent sorted"` // other agents whose receipts it rests on
+	// Sources says that a receipt is of an answered model call at a trusted host.
+	Sources bool     `json:"sources,omitempty"`
+	Cites   []string `json:"cites,omitempty" form:"agent sorted"` // other agents whose receipts it rests on
 	// Registered is since when the agent has been registered, or 0; Unix seconds.
 	Registered int64 `json:"registered,omitempty" form:"time"`
 }
