@@ -14,8 +14,8 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// MaxSize bounds a whole document, in bytes. The forms of its members, which the JSON Schemas have too, are those of
-// [accrual.CheckForm].
+// MaxSize bounds a whole document, in bytes. [accrual.CheckForm] checks the members by their tags; the JSON Schemas say
+// the same.
 const MaxSize = 64 << 10
 
 // MaxAge bounds the distance of a document's time from the node's clock, so that copies cannot be used later.
