@@ -112,7 +112,6 @@ var layers = []string{
 	"internal/problem",
 	"reputation/erc8004",
 	"reputation/dispute",
-	"reputation/rating",
 	"reputation/accrual",
 	"reputation/autonomy",
 	"reputation/strategy",

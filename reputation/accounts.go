@@ -16,7 +16,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/autonomy"
-	"github.com/actionproof/mediator/reputation/rating"
 	"github.com/actionproof/mediator/reputation/store"
 )
 
@@ -51,8 +50,8 @@ const (
 // account is the log of an agent.
 type account struct {
 	agent accrual.Agent
-	log   *rating.Account // nil if it must be read from the start
-	texts int             // bytes of its entries
+	log   *accrual.Account // nil if it must be read from the start
+	texts int              // bytes of its entries
 	last  reusable[Reputed]
 }
 
@@ -96,7 +95,7 @@ func (s *Service) account(ctx context.Context, agent accrual.Agent) (a *account,
 
 func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	if a.log == nil {
-		if a.log, err = rating.NewAccount(a.agent, autonomy.ScoringHash); err != nil {
+		if a.log, err = accrual.NewAccount(a.agent, autonomy.ScoringHash); err != nil {
 			return err
 		}
 		a.texts = 0
@@ -161,7 +160,7 @@ func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, erro
 		s.metrics.reputations.WithLabelValues("same").Inc()
 		return a.last.answer, nil
 	}
-	unsigned := accrual.ClaimsOf(a.log.Reputation(autonomy.ScoringHash), verified)
+	unsigned := accrual.ClaimsOf(a.log.Reputation(), verified)
 	unsigned.Rating = a.rating(now)
 	token, claims, signed, err := sign(ctx, s.o.Reputation, unsigned)
 	if err != nil {
@@ -204,7 +203,7 @@ func (s *Service) Agents(ctx context.Context, after string) ([]accrual.Reputatio
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, a.log.Reputation(autonomy.ScoringHash))
+		all = append(all, a.log.Reputation())
 		release()
 	}
 	return all, nil
@@ -254,29 +253,26 @@ func (s *Service) enter(ctx context.Context, one store.Session) error {
 	if !errors.As(err, &refused) || refused.Code() == errBusy.Code() || refused.Code() == "owner_unknown" {
 		return err
 	}
-	return s.passOver(ctx, one, "", err)
+	return s.passOver(ctx, one, nil, err)
 }
 
-// scored returns the log's score of a closed session, and its sample, or [store.ErrMoved] if the session has changed.
-func (s *Service) scored(ctx context.Context, one store.Session) (scored *accrual.Session, sample string, err error) {
+// scored returns the log's score of a closed session, and its sample or nil, or [store.ErrMoved] if the session has changed.
+func (s *Service) scored(ctx context.Context, one store.Session) (*accrual.Session, *autonomy.Sample, error) {
 	r, release, err := s.read(ctx, one)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	defer release()
 	if r.measured.Len()+1 != one.Next || !r.measured.Closed() {
-		return nil, "", store.ErrMoved
+		return nil, nil, store.ErrMoved
 	}
 	challenges, baseline, hash, err := s.beside(ctx, r.key)
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
+	var sample *autonomy.Sample
 	if taken := r.measured.Sample(); len(taken.Models) > 0 {
-		text, err := json.Marshal(taken)
-		if err != nil {
-			return nil, "", err
-		}
-		sample = string(text)
+		sample = &taken
 	}
 	c := autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline))
 	return &accrual.Session{
@@ -287,7 +283,7 @@ func (s *Service) scored(ctx context.Context, one store.Session) (scored *accrua
 }
 
 // enterScored enters a session unless the log has the same already.
-func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session, sample string) error {
+func (s *Service) enterScored(ctx context.Context, one store.Session, scored *accrual.Session, sample *autonomy.Sample) error {
 	a, release, err := s.account(ctx, accrual.Agent{Owner: one.Owner, Subject: one.Agent})
 	if err != nil {
 		return err
@@ -310,7 +306,7 @@ func (s *Service) enterScored(ctx context.Context, one store.Session, scored *ac
 }
 
 // passOver marks a session as handled although no log takes it.
-func (s *Service) passOver(ctx context.Context, one store.Session, sample string, because error) error {
+func (s *Service) passOver(ctx context.Context, one store.Session, sample *autonomy.Sample, because error) error {
 	s.o.Log.Warn("a closed session was not entered in the log of its agent",
 		zap.String("owner", one.Owner), zap.String("session", one.Session), zap.Error(because))
 	return s.o.Store.Enter(ctx, one, sample, nil)

@@ -167,10 +167,10 @@ func TestReputationsThatAreRefused(t *testing.T) {
 			}
 			due, err := s.Unentered(t.Context(), n.Kit.Owner(t), 2)
 			must(t, err)
-			must(t, s.Enter(t.Context(), due[0], "", &entries[0]))
+			must(t, s.Enter(t.Context(), due[0], nil, &entries[0]))
 			bad := entries[0]
 			edit(&bad)
-			must(t, s.Enter(t.Context(), due[1], "", &bad))
+			must(t, s.Enter(t.Context(), due[1], nil, &bad))
 			if got, err := of.Reputation(t.Context(), n.Kit.Agent(t).String()); err == nil {
 				t.Errorf("%s", got.Reputation)
 			}

@@ -45,15 +45,9 @@ func (s *Service) baselineOf(ctx context.Context, g store.Grown) error {
 	if g.Samples == last.Samples || now.Sub(last.Made) < baselineEvery && 10*g.Samples < 11*last.Samples {
 		return nil
 	}
-	kept, err := s.o.Store.Samples(ctx, g.Owner, maxSamples)
+	samples, err := s.o.Store.Samples(ctx, g.Owner, maxSamples)
 	if err != nil {
 		return err
-	}
-	samples := make([]autonomy.Sample, len(kept))
-	for i, one := range kept {
-		if err := json.Unmarshal([]byte(one.Text), &samples[i]); err != nil {
-			return fmt.Errorf("the sample of the session %.80q: %w", one.Session, err)
-		}
 	}
 	b := autonomy.NewBaseline(g.Owner, samples)
 	hash, err := b.Hash()

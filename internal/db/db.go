@@ -5,6 +5,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -357,6 +358,15 @@ func (m moment) Scan(column any) error {
 		*m.at = time.UnixMilli(ms).UTC()
 	}
 	return nil
+}
+
+// JSON is an argument that is stored as JSON, as [Objects] reads it.
+type JSON struct{ Of any }
+
+// Value implements [driver.Valuer].
+func (j JSON) Value() (driver.Value, error) {
+	raw, err := json.Marshal(j.Of)
+	return string(raw), err
 }
 
 func stored(args []any) []any {

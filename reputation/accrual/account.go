@@ -7,18 +7,23 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Account is the log of one agent; its reputation follows from it. It is not safe for concurrent use.
+// Account is the log of one agent; its reputation and its rating follow from it. It is not safe for concurrent use.
 type Account struct {
 	agent    Agent
+	formulas string // hash of the formulas whose scores count
 	log      Log
 	first    int64    // time of the first entry
 	events   []*event // in the order of their first sessions
 	byEvent  map[string]*event
 	eventOf  map[string]string // event id by session id
-	disputes map[string]Dispute
-	raised   map[string]Raised
+	disputes map[string]side
 	points   []points // in order
 	flagged  int      // events before the last lost dispute; they no longer count
+
+	recorded
+	rating  Rating
+	changed bool  // since the last midnight
+	last    int64 // time of the last entry
 }
 
 type event struct{ sessions []scored }
@@ -30,8 +35,8 @@ type scored struct {
 
 // Log identifies a state of a log.
 type Log struct {
-	Entries int64  `json:"entries"`
-	Head    string `json:"head"`
+	Entries int64  `json:"entries" form:"count"`
+	Head    string `json:"head" form:"hash"`
 }
 
 // Empty returns the empty log of the agent with this id. Its head is the SHA-256 of the id.
@@ -43,21 +48,22 @@ func (l Log) With(entry []byte) Log {
 	return Log{Entries: l.Entries + 1, Head: evidence.HashBytes(append([]byte(l.Head+"\n"), entry...))}
 }
 
-// NewAccount returns the empty log of an agent.
-func NewAccount(agent Agent) (*Account, error) {
+// NewAccount returns the empty log of an agent. Only scores by the formulas with this hash count.
+func NewAccount(agent Agent, formulas string) (*Account, error) {
 	if err := agent.check(); err != nil {
 		return nil, err
 	}
-	return &Account{
-		agent: agent, log: Empty(agent.String()),
-		byEvent: make(map[string]*event), eventOf: make(map[string]string), disputes: make(map[string]Dispute),
-		raised: make(map[string]Raised),
-	}, nil
+	a := &Account{
+		agent: agent, formulas: formulas, log: Empty(agent.String()), recorded: recorded{citedBy: make(owners)},
+		byEvent: make(map[string]*event), eventOf: make(map[string]string), disputes: make(map[string]side),
+	}
+	a.rating.Lacks = a.lacks()
+	return a, nil
 }
 
 // Replay returns the account of a whole log.
-func Replay(agent Agent, entries []Entry) (*Account, error) {
-	a, err := NewAccount(agent)
+func Replay(agent Agent, entries []Entry, formulas string) (*Account, error) {
+	a, err := NewAccount(agent, formulas)
 	if err != nil {
 		return nil, err
 	}
@@ -79,22 +85,27 @@ func (a *Account) Add(e Entry) (added bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	before := *a
+	a.reach(e.At)
 	switch {
 	case e.Session != nil:
 		added, err = a.addSession(*e.Session, e.At)
 	case e.Raised != nil:
-		added, err = a.addRaised(*e.Raised)
+		added, err = a.addDispute(Dispute(*e.Raised), true)
 	case e.Dispute != nil:
-		added, err = a.addDispute(*e.Dispute)
+		added, err = a.addDispute(*e.Dispute, false)
 	default:
 		added = true
 	}
 	if err != nil || !added {
+		*a = before
 		return false, err
 	}
 	if a.log.Entries == 0 {
 		a.first = e.At
 	}
+	a.record(e, a.last)
+	a.changed = true
 	a.log = a.log.With(raw)
 	return true, nil
 }

@@ -60,14 +60,14 @@ func sessions(n int, score float64) *script { return newScript().sessions(n, sco
 
 func (l *script) replay(t testing.TB) *accrual.Account {
 	t.Helper()
-	a, err := accrual.Replay(agent, l.entries)
+	a, err := accrual.Replay(agent, l.entries, scoring)
 	check.Must(t, err)
 	return a
 }
 
 func (l *script) reputation(t testing.TB) accrual.Reputation {
 	t.Helper()
-	return l.replay(t).Reputation(scoring)
+	return l.replay(t).Reputation()
 }
 
 // TestRules: what the golden vectors do not show.
@@ -170,7 +170,7 @@ func TestHistory(t *testing.T) {
 
 func TestWhatSaysNothingNew(t *testing.T) {
 	a := newScript().add(session(1, 10)).dispute("d", "").dispute("d", "target_wins").dispute("f", "").replay(t)
-	before, log := a.Reputation(scoring), a.Log()
+	before, log := a.Reputation(), a.Log()
 	moved := session(1, 10)
 	moved.EventID = "evt_2"
 	same := session(1, 10)
@@ -193,7 +193,7 @@ func TestWhatSaysNothingNew(t *testing.T) {
 			if added || err != nil != c.refused {
 				t.Errorf("added %t, %v", added, err)
 			}
-			check.WantEqual(t, a.Reputation(scoring), before)
+			check.WantEqual(t, a.Reputation(), before)
 			check.WantEqual(t, a.Log(), log)
 		})
 	}
@@ -202,7 +202,7 @@ func TestWhatSaysNothingNew(t *testing.T) {
 func TestReplay(t *testing.T) {
 	for seed := range uint64(50) {
 		l := random(rand.New(rand.NewPCG(seed, 0)))
-		grown, err := accrual.NewAccount(agent)
+		grown, err := accrual.NewAccount(agent, scoring)
 		check.Must(t, err)
 		var kept []accrual.Entry
 		for _, e := range l.entries {
@@ -215,11 +215,11 @@ func TestReplay(t *testing.T) {
 			if added {
 				kept = append(kept, e)
 			}
-			grown.Reputation(scoring)
+			grown.Reputation()
 		}
-		again, err := accrual.Replay(agent, kept)
+		again, err := accrual.Replay(agent, kept, scoring)
 		check.Must(t, err)
-		if want, got := canonical(t, grown.Reputation(scoring)), canonical(t, again.Reputation(scoring)); got != want {
+		if want, got := canonical(t, grown.Reputation()), canonical(t, again.Reputation()); got != want {
 			t.Fatalf("seed %d:\n%s\nand again\n%s", seed, want, got)
 		}
 	}
@@ -230,9 +230,9 @@ func TestReplay(t *testing.T) {
 	if l.replay(t).Log() == before {
 		t.Error("two logs have one head")
 	}
-	elsewhere, err := accrual.NewAccount(accrual.Agent{Owner: agent.Owner, Subject: "agent:worker-2"})
+	elsewhere, err := accrual.NewAccount(accrual.Agent{Owner: agent.Owner, Subject: "agent:worker-2"}, scoring)
 	check.Must(t, err)
-	if empty, err := accrual.NewAccount(agent); err != nil || empty.Log() == elsewhere.Log() {
+	if empty, err := accrual.NewAccount(agent, scoring); err != nil || empty.Log() == elsewhere.Log() {
 		t.Error("the logs of two agents have one head")
 	}
 }
@@ -270,12 +270,12 @@ func TestNothingIsFarmed(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		l := random(r)
 		a := l.replay(t)
-		before := a.Reputation(scoring)
+		before := a.Reputation()
 		more := session(10_000, 100)
 		more.EventID = counted(l)
 		added, err := a.Add(accrual.Entry{At: l.tick(), Session: &more})
 		check.Must(t, err)
-		after := a.Reputation(scoring)
+		after := a.Reputation()
 		if !added || after.TotalInteractions != before.TotalInteractions || after.TotalSessions != before.TotalSessions ||
 			after.CurrentScore > before.CurrentScore ||
 			accrual.Rank(after.Tier) > accrual.Rank(before.Tier) {
@@ -319,7 +319,7 @@ func TestAgentIDs(t *testing.T) {
 		}
 	}
 	for _, a := range []accrual.Agent{{}, {Owner: agent.Owner}, {Owner: strings.Repeat(":", 43), Subject: "a"}} {
-		if _, err := accrual.NewAccount(a); err == nil {
+		if _, err := accrual.NewAccount(a, scoring); err == nil {
 			t.Errorf("%+v has an account", a)
 		}
 	}
@@ -336,6 +336,6 @@ func BenchmarkReputation(b *testing.B) {
 	a := newScript().sessions(10_000, 70).replay(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		a.Reputation(scoring)
+		a.Reputation()
 	}
 }

@@ -76,7 +76,7 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 		"a long host":            func(e *accrual.Entry) { e.Session.Hosts = []string{strings.Repeat("h", 129)} },
 		"many hosts": func(e *accrual.Entry) {
 			e.Session.Hosts = nil
-			for i := range accrual.MaxHosts + 1 {
+			for i := range 33 {
 				e.Session.Hosts = append(e.Session.Hosts, fmt.Sprintf("h%03d", i))
 			}
 		},
@@ -88,7 +88,7 @@ func TestEntriesThatNoLogHas(t *testing.T) {
 			if _, err := e.Encode(); err == nil {
 				t.Error("it is written")
 			}
-			if _, err := accrual.Replay(agent, []accrual.Entry{e}); err == nil {
+			if _, err := accrual.Replay(agent, []accrual.Entry{e}, scoring); err == nil {
 				t.Error("it is in a log")
 			}
 		})
@@ -108,8 +108,8 @@ func FuzzParseEntry(f *testing.F) {
 		if again, err := e.Encode(); err != nil || !bytes.Equal(again, raw) {
 			t.Errorf("%q is written as %q, %v", raw, again, err)
 		}
-		a, err := accrual.Replay(agent, []accrual.Entry{e})
+		a, err := accrual.Replay(agent, []accrual.Entry{e}, scoring)
 		check.Must(t, err)
-		a.Reputation(scoring)
+		a.Reputation()
 	})
 }

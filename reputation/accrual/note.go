@@ -1,15 +1,10 @@
 package accrual
 
-import (
-	"errors"
-	"fmt"
-)
-
-// These entries count for the rating alone (package rating). They leave the reputation unchanged but for its log head.
+// These entries count for the rating alone ([Rating]). They leave the reputation unchanged but for its log head.
 
 // Signal is a signal of the agent whose window has closed, with the node's findings at its publication.
 type Signal struct {
-	ID           string `json:"signal_id"`
+	ID           string `json:"signal_id" form:"name:128"`
 	Trace        bool   `json:"trace"`        // the node held all receipts it rests on, all of the same agent
 	Sources      bool   `json:"sources"`      // one of those receipts is of an answered model call at a trusted host
 	Context      bool   `json:"context"`      // a sidecar signed it, so its session and event are known
@@ -21,35 +16,11 @@ type Signal struct {
 // Cited is another agent's closed signal that rests on receipts of this agent. Only the first one of each owner is
 // entered.
 type Cited struct {
-	By       string `json:"by"` // the other agent's id
-	SignalID string `json:"signal_id"`
+	By       string `json:"by" form:"agent"` // the other agent's id
+	SignalID string `json:"signal_id" form:"name:128"`
 }
 
 // Violation is a breach of a rule against spam; package dispute names the rules.
 type Violation struct {
-	Rule string `json:"rule"`
-}
-
-func (s *Signal) check() error {
-	if !named(s.ID, maxName) {
-		return errors.New("accrual: the id of a signal is missing or too long")
-	}
-	return nil
-}
-
-func (c *Cited) check() error {
-	if !named(c.SignalID, maxName) {
-		return errors.New("accrual: the id of the citing signal is missing or too long")
-	}
-	if _, err := ParseAgent(c.By); err != nil {
-		return fmt.Errorf("accrual: the citing agent is invalid: %w", err)
-	}
-	return nil
-}
-
-func (v *Violation) check() error {
-	if !named(v.Rule, maxName) {
-		return errors.New("accrual: the rule of a violation is missing or too long")
-	}
-	return nil
+	Rule string `json:"rule" form:"name:128"`
 }

@@ -24,14 +24,14 @@ func TestNotes(t *testing.T) {
 		check.WantEqual(t, string(raw), text)
 
 		a := newScript().sessions(3, 40).replay(t)
-		before := a.Reputation(scoring)
+		before := a.Reputation()
 		for range 2 { // the same again is another one
 			added, err := a.Add(e)
 			if err != nil || !added {
 				t.Errorf("%s is not added: %v", text, err)
 			}
 		}
-		after := a.Reputation(scoring)
+		after := a.Reputation()
 		if after.Log.Entries != before.Log.Entries+2 || after.Log.Head == before.Log.Head {
 			t.Errorf("%s: the log stands at %+v, before at %+v", text, after.Log, before.Log)
 		}

@@ -1,6 +1,9 @@
 package accrual
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Points that the end of a dispute adds or takes (seed: Consequences; the figures are ours).
 const (
@@ -19,53 +22,36 @@ type points struct {
 
 func (a *Account) addPoints(value int64) { a.points = append(a.points, points{value, len(a.events)}) }
 
-// addDispute adds a dispute that accuses the agent. Losing it cancels points gained earlier, but not points lost.
-func (a *Account) addDispute(d Dispute) (bool, error) {
+// side is a dispute that accuses the agent, or an ended one that it raised.
+type side struct {
+	Dispute
+	Raised bool
+}
+
+// addDispute adds a dispute. Losing as the accused cancels points gained earlier, but not points lost.
+func (a *Account) addDispute(d Dispute, raised bool) (bool, error) {
 	old, known := a.disputes[d.ID]
 	switch {
-	case known && (d == old || d.Outcome == ""):
+	case known && old.Raised != raised:
+		return false, fmt.Errorf("accrual: the agent cannot have raised the dispute %s and be accused in it", d.ID)
+	case known && (d == old.Dispute || d.Outcome == ""):
 		return false, nil
 	case old.Outcome != "":
 		return false,
 			fmt.Errorf("accrual: the dispute %s ended as %s and cannot end again as %s", d.ID, old.Outcome, d.Outcome)
-	case a.raised[d.ID] != Raised{}:
-		return false, fmt.Errorf("accrual: the agent raised the dispute %s and cannot be accused in it", d.ID)
 	}
-	a.disputes[d.ID] = d
+	a.disputes[d.ID] = side{d, raised}
 	switch {
+	case raised && d.Bonus:
+		a.addPoints(WonBonus)
+	case raised && d.Outcome == TargetWins:
+		a.addPoints(-RaisedLoss)
+	case raised:
 	case d.Outcome == ChallengerWins:
 		a.flagged = len(a.events)
-		kept := a.points[:0]
-		for _, p := range a.points {
-			if p.value < 0 {
-				kept = append(kept, p)
-			}
-		}
-		a.points = kept
+		a.points = slices.DeleteFunc(a.points, func(p points) bool { return p.value > 0 })
 	case d.Bonus:
 		a.addPoints(KeptBonus)
-	}
-	return true, nil
-}
-
-func (a *Account) addRaised(r Raised) (bool, error) {
-	old, known := a.raised[r.ID]
-	_, accused := a.disputes[r.ID]
-	switch {
-	case known && r == old:
-		return false, nil
-	case known:
-		return false,
-			fmt.Errorf("accrual: the dispute %s ended as %s and cannot end again as %s", r.ID, old.Outcome, r.Outcome)
-	case accused:
-		return false, fmt.Errorf("accrual: the agent is accused in the dispute %s and cannot have raised it", r.ID)
-	}
-	a.raised[r.ID] = r
-	switch {
-	case r.Bonus:
-		a.addPoints(WonBonus)
-	case r.Outcome == TargetWins:
-		a.addPoints(-RaisedLoss)
 	}
 	return true, nil
 }

@@ -99,7 +99,7 @@ func (l *script) again(n int, score float64) *script {
 func TestDisputesThatContradict(t *testing.T) {
 	const wins, loses = accrual.ChallengerWins, accrual.TargetWins
 	a := sessions(1, 50).raised("r", wins, true).kept("k").dispute("o", "").replay(t)
-	before, log := a.Reputation(scoring), a.Log()
+	before, log := a.Reputation(), a.Log()
 	dispute := func(id, outcome string, bonus bool) accrual.Entry {
 		return accrual.Entry{At: 1, Dispute: &accrual.Dispute{ID: id, Outcome: outcome, Bonus: bonus}}
 	}
@@ -128,7 +128,7 @@ func TestDisputesThatContradict(t *testing.T) {
 			if added || err != nil != c.refused {
 				t.Errorf("added %t, %v", added, err)
 			}
-			check.WantEqual(t, a.Reputation(scoring), before)
+			check.WantEqual(t, a.Reputation(), before)
 			check.WantEqual(t, a.Log(), log)
 		})
 	}

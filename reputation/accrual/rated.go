@@ -2,10 +2,10 @@ package accrual
 
 import "errors"
 
-// Rated is seed 002's rating of an agent, computed by package rating. It is independent of the score.
+// Rated is seed 002's rating of an agent: see [Rating].
 type Rated struct {
-	R    float64 `json:"r"` // 0 to 100
-	Q    float64 `json:"q"` // penalty, 0 to MaxQ
+	R    float64 `json:"r" form:"rounded:100"`
+	Q    float64 `json:"q" form:"rounded:3"` // penalty, at most MaxQ
 	Tier string  `json:"r_tier"`
 }
 
@@ -29,12 +29,7 @@ func RatingTier(r float64) string {
 }
 
 func (r *Rated) check() error {
-	switch {
-	case r == nil:
-		return nil
-	case !within(r.R, 100) || !within(r.Q, MaxQ):
-		return errors.New("rating.r is not from 0 to 100, or rating.q not from 0 to 3")
-	case r.Tier != RatingTier(r.R):
+	if r != nil && r.Tier != RatingTier(r.R) {
 		return errors.New("rating.r_tier does not follow from rating.r")
 	}
 	return nil

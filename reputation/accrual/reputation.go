@@ -1,8 +1,6 @@
 package accrual
 
 import (
-	"iter"
-	"maps"
 	"math"
 	"slices"
 )
@@ -49,7 +47,7 @@ type Reputation struct {
 	// ScoreHistory has the last sessions, at most Window, scored by ScoringHash since the agent last lost a dispute. An
 	// event with several sessions counts with its lowest score.
 	ScoreHistory []ScoredSession `json:"score_history"`
-	ScoringHash  string          `json:"scoringHash"`
+	ScoringHash  string          `json:"scoringHash" form:"hash"`
 
 	// Disputes that accuse the agent (seed: challenges)
 	ChallengesReceived int64 `json:"challenges_received"`
@@ -71,20 +69,19 @@ type Reputation struct {
 
 // ScoredSession is one session of a score history.
 type ScoredSession struct {
-	Timestamp int64   `json:"timestamp"` // of the log entry, Unix seconds
-	Score     float64 `json:"score"`
-	SessionID string  `json:"session_id"`
-	Coverage  float64 `json:"coverage"`
+	Timestamp int64   `json:"timestamp" form:"time"` // of the log entry, Unix seconds
+	Score     float64 `json:"score" form:"rounded:100"`
+	SessionID string  `json:"session_id" form:"name:128"`
+	Coverage  float64 `json:"coverage" form:"rounded:1"`
 }
 
-// Reputation returns the reputation by the formulas with this hash. Sessions scored by other formulas count as sessions
-// and interactions, but not for the score.
-func (a *Account) Reputation(scoringHash string) Reputation {
+// Reputation returns the reputation. Sessions scored by other formulas than the account's count as sessions and
+// interactions, but not for the score.
+func (a *Account) Reputation() Reputation {
 	r := Reputation{
 		AgentID: a.agent.String(), Owner: a.agent.Owner, Agent: a.agent.Subject, TotalSessions: int64(len(a.events)),
 		FirstSeen:    a.first,
-		ScoreHistory: a.history(scoringHash), ScoringHash: scoringHash, ChallengesReceived: int64(len(a.disputes)),
-		DisputePoints: a.disputePoints(), Log: a.log,
+		ScoreHistory: a.history(), ScoringHash: a.formulas, DisputePoints: a.disputePoints(), Log: a.log,
 	}
 	for i, e := range a.events {
 		if !e.counts() {
@@ -96,21 +93,20 @@ func (a *Account) Reputation(scoringHash string) Reputation {
 		}
 	}
 	for _, d := range a.disputes {
-		switch d.Outcome {
-		case TargetWins:
-			r.ChallengesWon++
-		case ChallengerWins:
-			r.ChallengesLost++
-		case "":
-			r.DisputesPending++
+		if !d.Raised {
+			r.ChallengesReceived++
 		}
-	}
-	for _, d := range a.raised {
-		switch d.Outcome {
-		case ChallengerWins:
+		switch {
+		case d.Raised && d.Outcome == ChallengerWins:
 			r.DisputesWon++
-		case TargetWins:
+		case d.Raised && d.Outcome == TargetWins:
 			r.DisputesLost++
+		case d.Outcome == TargetWins:
+			r.ChallengesWon++
+		case d.Outcome == ChallengerWins:
+			r.ChallengesLost++
+		case d.Outcome == "":
+			r.DisputesPending++
 		}
 	}
 	r.derive()
@@ -121,10 +117,10 @@ func (e *event) counts() bool {
 	return slices.ContainsFunc(e.sessions, func(s scored) bool { return s.Interactions > 0 })
 }
 
-func (a *Account) history(scoringHash string) []ScoredSession {
+func (a *Account) history() []ScoredSession {
 	history := make([]ScoredSession, 0, Window)
 	for i := len(a.events) - 1; i >= a.flagged && len(history) < Window; i-- {
-		if s, ok := a.events[i].lowest(scoringHash); ok {
+		if s, ok := a.events[i].lowest(a.formulas); ok {
 			history = append(history, s)
 		}
 	}
@@ -141,41 +137,6 @@ func (e *event) lowest(scoringHash string) (lowest ScoredSession, ok bool) {
 	}
 	return lowest, ok
 }
-
-// Outcome is the result of an event: the lowest score of its sessions, and the model hosts that they called.
-type Outcome struct {
-	Event   int // its number, from 1
-	Score   float64
-	Hosts   []string
-	Flagged bool // before the last lost dispute
-}
-
-// Outcomes returns the outcomes of the last events with an interaction, by the formulas with this hash, at most most.
-func (a *Account) Outcomes(scoringHash string, most int) (last []Outcome) {
-	for i := len(a.events) - 1; i >= 0 && len(last) < most; i-- {
-		o, counts := Outcome{Event: i + 1, Score: 100, Flagged: i < a.flagged}, false
-		for _, s := range a.events[i].sessions {
-			if s.ScoringHash == scoringHash {
-				o.Score, o.Hosts = min(o.Score, s.Score), append(o.Hosts, s.Hosts...)
-				counts = counts || s.Interactions > 0
-			}
-		}
-		if counts {
-			last = append(last, o)
-		}
-	}
-	slices.Reverse(last)
-	return last
-}
-
-// Events returns the number of events.
-func (a *Account) Events() int { return len(a.events) }
-
-// Accused returns the disputes that accuse the agent.
-func (a *Account) Accused() iter.Seq[Dispute] { return maps.Values(a.disputes) }
-
-// Raised returns the ended disputes that the agent raised.
-func (a *Account) Raised() iter.Seq[Raised] { return maps.Values(a.raised) }
 
 // derive computes what follows from the history and the counts. Readers of a token repeat it.
 func (r *Reputation) derive() {

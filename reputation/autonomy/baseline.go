@@ -92,7 +92,7 @@ func (s *Session) sampleOf(at int, m model) ModelSample {
 		if c.model != at {
 			continue
 		}
-		if speed, ok := c.tokenSpeed(); ok {
+		if speed, ok := c.tokenSpeed(formula.Timing["speed"].MinTokens); ok {
 			speeds = append(speeds, speed)
 		}
 		if c.sample.bytes > 0 {

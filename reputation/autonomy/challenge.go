@@ -160,12 +160,12 @@ func (o outcome) accuracy() float64 {
 	if o.committed == 0 {
 		return 0
 	}
-	return o.held / (formula.Challenge.Commitments.Predicates * o.committed)
+	return o.held / (formula.Challenge["commitments"].Predicates * o.committed)
 }
 
-// measure makes the signal's one part. It is declared: the agent names its tools and model.
-func (o outcome) measure() measure {
-	of := &formula.Challenge.Commitments
+// commitments is declared: the agent names its tools and model.
+func (v *view) commitments(of *partOf) measure {
+	o := v.issued
 	value := wilson(float64(o.passed), float64(o.issued), of.Z) * o.accuracy()
 	return measure{n: o.issued, value: value, points: of.Points * value, state: declared}
 }

@@ -102,13 +102,13 @@ func (s *Score) check(ours bool) error {
 		return errors.New("band is missing")
 	}
 	composite, seed := 0.0, 0.0
-	weights, caps := formula.Weights.list(), formula.Caps.list()
 	for at, signal := range s.Signals.list() {
 		if err := signal.check(); err != nil {
 			return err
 		}
-		composite += 100 * weights[at] * signal.Score / caps[at]
-		seed += weights[at] * signal.Score
+		weight := formula.Weights[signals[at]]
+		composite += 100 * weight * signal.Score / formula.Caps[signals[at]]
+		seed += weight * signal.Score
 	}
 	if ours && (math.Abs(composite-s.Composite) > maxDec || math.Abs(seed-s.SeedWeighted) > maxDec ||
 		s.Band != bandOf(s.Composite)) {

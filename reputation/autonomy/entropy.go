@@ -16,37 +16,39 @@ func (v *view) samples() []sample {
 // class returns the size class of a sample, because the entropy of words grows with the text.
 func (s sample) class() int64 {
 	k := int64(0)
-	for size := 2 * formula.Entropy.Text.ClassBytes; size <= s.bytes; size *= 2 {
+	for size := 2 * formula.Entropy["text"].ClassBytes; size <= s.bytes; size *= 2 {
 		k++
 	}
 	return k
 }
 
-// text returns the shares of the sampled text whose entropy and compression resemble earlier sessions.
-func (v *view) text(samples []sample) (entropy, compression measure) {
-	of := &formula.Entropy
+func (v *view) wordEntropy(of *partOf) measure {
+	return v.near(of, func(s sample, b *TextBaseline) bool { return b.Entropy.near(s.entropy, of.MaxZ) })
+}
+
+func (v *view) compression(of *partOf) measure {
+	return v.near(of, func(s sample, b *TextBaseline) bool { return b.Compression.near(s.compression, of.MaxZ) })
+}
+
+// near returns the share of the sampled text that resembles earlier sessions.
+func (v *view) near(of *partOf, is func(sample, *TextBaseline) bool) (m measure) {
 	all := 0.0
-	for i, s := range samples {
+	for i, s := range v.samples() {
 		b := v.baseline.text(i, s)
 		if b == nil {
 			continue
 		}
-		entropy.n++
+		m.n++
 		all += s.bytes
-		if b.Entropy.near(s.entropy, of.WordEntropy.MaxZ) {
-			entropy.value += s.bytes
-		}
-		if b.Compression.near(s.compression, of.Compression.MaxZ) {
-			compression.value += s.bytes
+		if is(s, b) {
+			m.value += s.bytes
 		}
 	}
-	compression.n = entropy.n
 	if all > 0 {
-		entropy.value /= all
-		compression.value /= all
+		m.value /= all
 	}
-	entropy.points, compression.points = of.WordEntropy.Points*entropy.value, of.Compression.Points*compression.value
-	return entropy, compression
+	m.points = of.Points * m.value
+	return m
 }
 
 func (v *view) response() float64 {
@@ -60,11 +62,11 @@ func (v *view) response() float64 {
 }
 
 func (d Distribution) near(x, maxZ float64) bool {
-	of := &formula.Entropy.Text
+	of := formula.Entropy["text"]
 	return math.Abs(x-d.Median) <= maxZ*max(of.Scale*d.Spread, of.Floor*d.Median)
 }
 
-func (v *view) span() float64 {
+func (v *view) length() float64 {
 	first, last := math.Inf(1), math.Inf(-1)
 	v.each(func(_ int, c *call) {
 		first, last = min(first, c.at), max(last, c.end)
@@ -72,17 +74,15 @@ func (v *view) span() float64 {
 	return max(0, last-first)
 }
 
-func (v *view) endurance(span float64) measure {
-	of := &formula.Entropy.Endurance
+func (v *view) endurance(of *partOf) measure {
 	n := float64(v.len())
-	value := min(1, n/of.Calls) * min(1, span/of.Duration)
+	value := min(1, n/of.Calls) * min(1, v.span/of.Duration)
 	return measure{n: int64(v.len()), value: value, points: of.Points * value}
 }
 
 // fatigue measures how much the agent slowed down, and whether it rests at the same hours each day. A short
 // session shows no fatigue in anyone, so the points grow with its length.
-func (v *view) fatigue(span float64) measure {
-	of := &formula.Entropy.Fatigue
+func (v *view) fatigue(of *partOf) measure {
 	at, gaps := v.gaps()
 	n := int64(len(gaps))
 	growth := 0.0
@@ -91,13 +91,12 @@ func (v *view) fatigue(span float64) measure {
 		growth = rise / max(1, median(gaps))
 	}
 	slowing := clamp((growth - of.GrowthNone) / (of.GrowthFull - of.GrowthNone))
-	value := min(of.Points, of.Points*slowing+of.Points*v.quiet(span))
-	return measure{n: n, value: value, points: (of.Points - value) * min(1, span/of.Duration)}
+	value := min(of.Points, of.Points*slowing+of.Points*v.quiet(of))
+	return measure{n: n, value: value, points: (of.Points - value) * min(1, v.span/of.Duration)}
 }
 
-func (v *view) quiet(span float64) float64 {
-	of := &formula.Entropy.Fatigue
-	if span < of.RhythmMinSpan || !v.enough(int64(v.len()), of.RhythmMinCalls) {
+func (v *view) quiet(of *partOf) float64 {
+	if v.span < of.RhythmMinSpan || !v.enough(int64(v.len()), of.RhythmMinCalls) {
 		return 0
 	}
 	const hour, day = 3_600_000, 24

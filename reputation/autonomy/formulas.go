@@ -13,17 +13,24 @@ var formulasJSON []byte
 
 // constants are the contents of formulas.json. docs/autonomy.md explains each.
 type constants struct {
-	Version   string      `json:"version"`
-	Weights   perSignal   `json:"weights"`
-	Caps      perSignal   `json:"caps"`
-	Bands     []band      `json:"bands"`
-	Interval  intervalOf  `json:"interval"`
-	Timing    timingOf    `json:"timing"`
-	Recursion recursionOf `json:"recursion"`
-	Knowledge knowledgeOf `json:"knowledge"`
-	Entropy   entropyOf   `json:"entropy"`
-	Challenge challengeOf `json:"challenge"`
-	Baseline  struct {
+	Version  string             `json:"version"`
+	Weights  map[string]float64 `json:"weights"` // of the signals
+	Caps     map[string]float64 `json:"caps"`
+	Bands    []band             `json:"bands"`
+	Interval struct {
+		Level  float64 `json:"level"`
+		Blocks int     `json:"blocks"`
+		T      float64 `json:"t"`
+	} `json:"interval"`
+
+	// The signals have their parts by name. "text" is what two parts of the entropy share.
+	Timing    map[string]*partOf `json:"timing"`
+	Recursion map[string]*partOf `json:"recursion"`
+	Knowledge map[string]*partOf `json:"knowledge"`
+	Entropy   map[string]*partOf `json:"entropy"`
+	Challenge map[string]*partOf `json:"challenge"`
+
+	Baseline struct {
 		MinSessions int64 `json:"minSessions"`
 		MinCalls    int   `json:"minCalls"`
 		Models      int   `json:"models"`
@@ -33,111 +40,45 @@ type constants struct {
 	} `json:"session"`
 }
 
-type (
-	perSignal struct {
-		Timing    float64 `json:"timing"`
-		Recursion float64 `json:"recursion"`
-		Knowledge float64 `json:"knowledge"`
-		Entropy   float64 `json:"entropy"`
-		Challenge float64 `json:"challenge"`
-	}
-	band struct {
-		Name string  `json:"name"`
-		From float64 `json:"from"`
-	}
-	intervalOf struct {
-		Level  float64 `json:"level"`
-		Blocks int     `json:"blocks"`
-		T      float64 `json:"t"`
-	}
-	timingOf struct {
-		Regression struct {
-			Points   float64 `json:"points"`
-			MinCalls int64   `json:"minCalls"`
-		} `json:"regression"`
-		Speed struct {
-			Points    float64 `json:"points"`
-			MinCalls  int64   `json:"minCalls"`
-			MinTokens float64 `json:"minTokens"`
-			Width     float64 `json:"width"`
-			Floor     float64 `json:"floor"`
-		} `json:"speed"`
-		Regularity struct {
-			Points  float64 `json:"points"`
-			MinGaps int64   `json:"minGaps"`
-			Full    float64 `json:"full"`
-			None    float64 `json:"none"`
-		} `json:"regularity"`
-	}
-	// counted is a part whose points grow with a number up to Full.
-	counted struct {
-		Points   float64 `json:"points"`
-		MinCalls int64   `json:"minCalls"`
-		Full     float64 `json:"full"`
-	}
-	recursionOf struct {
-		Chain          counted `json:"chain"`
-		SelfReferences struct {
-			Points   float64 `json:"points"`
-			MinCalls int64   `json:"minCalls"`
-		} `json:"self_references"`
-		Depth counted `json:"depth"`
-	}
-	knowledgeOf struct {
-		Domains struct {
-			counted
-			Most int `json:"most"`
-		} `json:"domains"`
-		Agreement struct {
-			Points   float64 `json:"points"`
-			MinPairs int64   `json:"minPairs"`
-		} `json:"agreement"`
-		Superhuman struct {
-			Points         float64 `json:"points"`
-			MinBlocks      int64   `json:"minBlocks"`
-			Full           float64 `json:"full"`
-			Words          float64 `json:"words"`
-			WordsPerMinute float64 `json:"wordsPerMinute"`
-		} `json:"superhuman"`
-	}
-	likeBaseline struct {
-		Points float64 `json:"points"`
-		MaxZ   float64 `json:"maxZ"`
-	}
-	entropyOf struct {
-		WordEntropy likeBaseline `json:"word_entropy"`
-		Compression likeBaseline `json:"compression"`
-		Text        struct {
-			Scale      float64 `json:"scale"`
-			Floor      float64 `json:"floor"`
-			ClassBytes float64 `json:"classBytes"`
-		} `json:"text"`
-		Endurance struct {
-			Points   float64 `json:"points"`
-			MinCalls int64   `json:"minCalls"`
-			Calls    float64 `json:"calls"`
-			Duration float64 `json:"durationMs"`
-		} `json:"endurance"`
-		Fatigue struct {
-			Points         float64 `json:"points"`
-			MinGaps        int64   `json:"minGaps"`
-			Duration       float64 `json:"durationMs"`
-			GrowthNone     float64 `json:"growthNone"`
-			GrowthFull     float64 `json:"growthFull"`
-			RhythmMinSpan  float64 `json:"rhythmMinSpanMs"`
-			RhythmMinCalls int64   `json:"rhythmMinCalls"`
-			QuietNone      float64 `json:"quietNone"`
-			QuietFull      float64 `json:"quietFull"`
-		} `json:"fatigue"`
-	}
-	challengeOf struct {
-		Commitments struct {
-			Points     float64 `json:"points"`
-			Z          float64 `json:"z"`
-			Predicates float64 `json:"predicates"`
-		} `json:"commitments"`
-	}
-)
+type band struct {
+	Name string  `json:"name"`
+	From float64 `json:"from"`
+}
+
+// partOf has the constants of a part: the points that it can give, the inputs that it needs at least, and those of its
+// measure. No part has all.
+type partOf struct {
+	Points float64 `json:"points,omitempty"`
+
+	MinCalls  int64 `json:"minCalls,omitempty"`
+	MinGaps   int64 `json:"minGaps,omitempty"`
+	MinPairs  int64 `json:"minPairs,omitempty"`
+	MinBlocks int64 `json:"minBlocks,omitempty"`
+
+	Full           float64 `json:"full,omitempty"`
+	None           float64 `json:"none,omitempty"`
+	MinTokens      float64 `json:"minTokens,omitempty"`
+	Width          float64 `json:"width,omitempty"`
+	Floor          float64 `json:"floor,omitempty"`
+	Most           int     `json:"most,omitempty"`
+	Words          float64 `json:"words,omitempty"`
+	WordsPerMinute float64 `json:"wordsPerMinute,omitempty"`
+	MaxZ           float64 `json:"maxZ,omitempty"`
+	Calls          float64 `json:"calls,omitempty"`
+	Duration       float64 `json:"durationMs,omitempty"`
+	GrowthNone     float64 `json:"growthNone,omitempty"`
+	GrowthFull     float64 `json:"growthFull,omitempty"`
+	RhythmMinSpan  float64 `json:"rhythmMinSpanMs,omitempty"`
+	RhythmMinCalls int64   `json:"rhythmMinCalls,omitempty"`
+	QuietNone      float64 `json:"quietNone,omitempty"`
+	QuietFull      float64 `json:"quietFull,omitempty"`
+	Scale          float64 `json:"scale,omitempty"`
+	ClassBytes     float64 `json:"classBytes,omitempty"`
+	Z              float64 `json:"z,omitempty"`
+	Predicates     float64 `json:"predicates,omitempty"`
+}
+
+func (o *partOf) least() int64 { return max(1, o.MinCalls, o.MinGaps, o.MinPairs, o.MinBlocks) }
 
 var formula = func() (c constants) {
 	if err := strictjson.Parse(formulasJSON, &c); err != nil {

@@ -2,8 +2,7 @@ package autonomy
 
 import "slices"
 
-func (v *view) domains() measure {
-	of := &formula.Knowledge.Domains
+func (v *view) domains(of *partOf) measure {
 	left := make([]bool, len(v.s.domains))
 	hosts, tools := 0.0, 0.0
 	for _, t := range v.s.touches {
@@ -64,19 +63,22 @@ func agreed(challenges []Challenge, answers map[string]string) (both int64, equa
 // agreement is the share of repeated questions that a model answered the same way. An answer to several questions
 // counts once: one sentence that is said to all of them shows nothing.
 func (s *Session) agreement(challenges []Challenge) (m measure) {
-	of := &formula.Knowledge.Agreement
 	both, equal := agreed(challenges, s.answers)
 	slices.Sort(equal)
 	if m.n = both; both > 0 {
 		m.value = float64(len(slices.Compact(equal))) / float64(both)
 	}
+	return m
+}
+
+func (v *view) agreement(of *partOf) measure {
+	m := v.answers
 	m.points = of.Points * m.value
 	return m
 }
 
 // superhuman counts the stretches of answers that were followed by the next request faster than a person can read.
-func (v *view) superhuman() (m measure) {
-	of := &formula.Knowledge.Superhuman
+func (v *view) superhuman(of *partOf) (m measure) {
 	words, ms := 0.0, 0.0
 	v.each(func(_ int, c *call) {
 		if !c.read.measured() {

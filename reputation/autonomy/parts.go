@@ -12,6 +12,9 @@ type view struct {
 	from, to int  // left out
 	leaveOut bool // half of each minimum suffices
 	baseline lookup
+	answers  measure   // of the agreement of the whole session
+	issued   outcome   // of its challenges
+	span     float64   // from the first call to the last, in milliseconds
 	x, y     []float64 // scratch
 }
 
@@ -41,100 +44,104 @@ type measure struct {
 	state  state
 }
 
-type part struct {
-	name string
-	of   float64
-	measure
-}
-
-// The parts, in their order.
+// The signals, in their order.
 const (
-	regressionPart = iota
-	speedPart
-	regularityPart
-	chainPart
-	referencesPart
-	depthPart
-	domainsPart
-	agreementPart
-	superhumanPart
-	entropyPart
-	compressionPart
-	endurancePart
-	fatiguePart
-	commitmentsPart
-	partCount
+	timing = iota
+	recursion
+	knowledge
+	entropy
+	challenge
 )
 
-type parts [partCount]part
+var (
+	signals  = [...]string{"timing", "recursion", "knowledge", "entropy", "challenge"}
+	bySignal = [...]map[string]*partOf{formula.Timing, formula.Recursion, formula.Knowledge, formula.Entropy,
+		formula.Challenge}
+)
 
-// bySignal holds the first and the end index of each signal's parts.
-var bySignal = [...][2]int{
-	{regressionPart, chainPart}, {chainPart, domainsPart}, {domainsPart, entropyPart}, {entropyPart, commitmentsPart},
-	{commitmentsPart, partCount},
+// part is a part of a signal.
+type part struct {
+	signal  int
+	name    string
+	measure func(*view, *partOf) measure
 }
 
-// parts measures each part, given the session's agreement and commitments. A part with too few inputs has no points.
-func (v *view) parts(agreement, commitments measure) (p parts) {
-	t, r, k, e, c := &formula.Timing, &formula.Recursion, &formula.Knowledge, &formula.Entropy, &formula.Challenge
-	put := func(at int, name string, of float64, least int64, m measure) {
-		if !v.enough(m.n, least) {
-			m = measure{n: m.n, state: notMeasured}
+func (p part) of() *partOf { return bySignal[p.signal][p.name] }
+
+// allParts are in their order.
+var allParts = []part{
+	{timing, "regression", (*view).regression},
+	{timing, "speed", (*view).speed},
+	{timing, "regularity", (*view).regularity},
+	{recursion, "chain", (*view).chain},
+	{recursion, "self_references", (*view).selfReferences},
+	{recursion, "depth", (*view).depth},
+	{knowledge, "domains", (*view).domains},
+	{knowledge, "agreement", (*view).agreement},
+	{knowledge, "superhuman", (*view).superhuman},
+	{entropy, "word_entropy", (*view).wordEntropy},
+	{entropy, "compression", (*view).compression},
+	{entropy, "endurance", (*view).endurance},
+	{entropy, "fatigue", (*view).fatigue},
+	{challenge, "commitments", (*view).commitments},
+}
+
+// parts are the measures of allParts.
+type parts []measure
+
+// parts measures each part. One with too few inputs has no points.
+func (v *view) parts() parts {
+	v.span = v.length()
+	p := make(parts, len(allParts))
+	for i, part := range allParts {
+		p[i] = part.measure(v, part.of())
+		if !v.enough(p[i].n, part.of().least()) {
+			p[i] = measure{n: p[i].n, state: notMeasured}
 		}
-		p[at] = part{name, of, m}
 	}
-	span := v.span()
-	references, _ := v.selfReferences()
-	entropy, compression := v.text(v.samples())
-	put(regressionPart, "regression", t.Regression.Points, t.Regression.MinCalls, v.regression())
-	put(speedPart, "speed", t.Speed.Points, t.Speed.MinCalls, v.speed())
-	put(regularityPart, "regularity", t.Regularity.Points, t.Regularity.MinGaps, v.regularity())
-	put(chainPart, "chain", r.Chain.Points, r.Chain.MinCalls, v.chain())
-	put(referencesPart, "self_references", r.SelfReferences.Points, r.SelfReferences.MinCalls, references)
-	put(depthPart, "depth", r.Depth.Points, r.Depth.MinCalls, v.depth())
-	put(domainsPart, "domains", k.Domains.Points, k.Domains.MinCalls, v.domains())
-	put(agreementPart, "agreement", k.Agreement.Points, k.Agreement.MinPairs, agreement)
-	put(superhumanPart, "superhuman", k.Superhuman.Points, k.Superhuman.MinBlocks, v.superhuman())
-	put(entropyPart, "word_entropy", e.WordEntropy.Points, 1, entropy)
-	put(compressionPart, "compression", e.Compression.Points, 1, compression)
-	put(endurancePart, "endurance", e.Endurance.Points, e.Endurance.MinCalls, v.endurance(span))
-	put(fatiguePart, "fatigue", e.Fatigue.Points, e.Fatigue.MinGaps, v.fatigue(span))
-	put(commitmentsPart, "commitments", c.Commitments.Points, 1, commitments)
 	return p
 }
 
-func (p *parts) signal(i int) (s Signal) {
+func (p parts) value(name string) (value float64) {
+	for i, part := range allParts {
+		if part.name == name {
+			value = p[i].value
+		}
+	}
+	return value
+}
+
+func (p parts) signal(signal int) (s Signal) {
 	weakest := notMeasured
-	for _, part := range p[bySignal[i][0]:bySignal[i][1]] {
-		s.Parts = append(s.Parts, Part{part.name, part.of, part.points, part.value, part.n, part.state.String()})
-		s.Score += part.points
-		if part.state != notMeasured && (weakest == notMeasured || part.state > weakest) {
-			weakest = part.state
+	for i, part := range allParts {
+		if part.signal != signal {
+			continue
+		}
+		m := p[i]
+		s.Parts = append(s.Parts, Part{part.name, part.of().Points, m.points, m.value, m.n, m.state.String()})
+		s.Score += m.points
+		if m.state != notMeasured && (weakest == notMeasured || m.state > weakest) {
+			weakest = m.state
 		}
 	}
 	s.State = weakest.String()
 	return s
 }
 
-func (p *parts) composite() (composite, seedWeighted float64) {
-	w, c := formula.Weights.list(), formula.Caps.list()
-	for i, of := range bySignal {
-		points := 0.0
-		for _, part := range p[of[0]:of[1]] {
-			points += part.points
-		}
-		composite += w[i] * points / c[i]
-		seedWeighted += w[i] * points
+func (p parts) composite() (composite, seedWeighted float64) {
+	var points [len(signals)]float64
+	for i, part := range allParts {
+		points[part.signal] += p[i].points
+	}
+	for i, name := range signals {
+		composite += formula.Weights[name] * points[i] / formula.Caps[name]
+		seedWeighted += formula.Weights[name] * points[i]
 	}
 	return 100 * composite, seedWeighted
 }
 
-func (s perSignal) list() [5]float64 {
-	return [5]float64{s.Timing, s.Recursion, s.Knowledge, s.Entropy, s.Challenge}
-}
-
 // interval is the delete-a-block jackknife of a composite.
-func (v *view) interval(composite float64, whole *parts) Interval {
+func (v *view) interval(composite float64, whole parts) Interval {
 	of := &formula.Interval
 	out := Interval{Level: of.Level, Upper: 100, LeaveOut: []float64{}}
 	n := len(v.s.calls)
@@ -145,7 +152,7 @@ func (v *view) interval(composite float64, whole *parts) Interval {
 	left.leaveOut = true
 	for b := range of.Blocks {
 		left.from, left.to = b*n/of.Blocks, (b+1)*n/of.Blocks
-		p := left.parts(whole[agreementPart].measure, whole[commitmentsPart].measure)
+		p := left.parts()
 		for i := range p {
 			if whole[i].state == notMeasured {
 				p[i].points = 0

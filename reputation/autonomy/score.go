@@ -102,14 +102,14 @@ type Score struct {
 // Appraise computes the score of a session so far, with the node's challenges and the owner's baseline (or nil). Do not
 // call it concurrently with [Session.Add].
 func Appraise(s *Session, challenges []Challenge, b *Baseline) Score {
-	v := &view{s: s, baseline: b.of(s.models)}
 	issued := s.judgeAll(challenges)
-	parts := v.parts(s.agreement(challenges), issued.measure())
+	v := &view{s: s, baseline: b.of(s.models), answers: s.agreement(challenges), issued: issued}
+	parts := v.parts()
 	out := Score{N: int64(len(s.calls)), OtherCalls: s.other, Coverage: s.coverage(), ModelHosts: sorted(s.hosts)}
 	out.Composite, out.SeedWeighted = parts.composite()
 	out.Band = bandOf(out.Composite)
-	out.Interval = v.interval(out.Composite, &parts)
-	out.Signals = v.signals(&parts)
+	out.Interval = v.interval(out.Composite, parts)
+	out.Signals = v.signals(parts)
 	c := &out.Signals.Challenge
 	c.Issued, c.Passed, c.Accuracy = issued.issued, issued.passed, issued.accuracy()
 	return out
@@ -139,18 +139,16 @@ func bandOf(composite float64) string {
 	return name
 }
 
-func (v *view) signals(p *parts) (s Signals) {
-	s.Timing = TimingSignal{Signal: p.signal(0)}
-	s.Recursion = RecursionSignal{Signal: p.signal(1)}
-	s.Knowledge = KnowledgeSignal{Signal: p.signal(2)}
-	s.Entropy = EntropySignal{Signal: p.signal(3)}
-	s.Challenge = ChallengeSignal{Signal: p.signal(4)}
+func (v *view) signals(p parts) (s Signals) {
+	for i, signal := range s.list() {
+		*signal = p.signal(i)
+	}
 	s.Timing.Latency, s.Timing.Speed, s.Timing.Variance = v.latency()
-	s.Recursion.ChainLength, s.Recursion.ReasoningDepth = p[chainPart].value, p[depthPart].value
-	_, s.Recursion.SelfReferences = v.selfReferences()
-	s.Knowledge.Domains, s.Knowledge.Consistency = v.s.touched(), p[agreementPart].value
-	s.Knowledge.Superhuman = p[superhumanPart].value
-	s.Entropy.Duration, s.Entropy.Count, s.Entropy.Fatigue = v.span(), int64(v.len()), p[fatiguePart].value
+	s.Recursion.ChainLength, s.Recursion.ReasoningDepth = p.value("chain"), p.value("depth")
+	_, s.Recursion.SelfReferences = v.references()
+	s.Knowledge.Domains, s.Knowledge.Consistency = v.s.touched(), p.value("agreement")
+	s.Knowledge.Superhuman = p.value("superhuman")
+	s.Entropy.Duration, s.Entropy.Count, s.Entropy.Fatigue = v.span, int64(v.len()), p.value("fatigue")
 	s.Entropy.Response = v.response()
 	return s
 }

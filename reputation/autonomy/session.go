@@ -252,7 +252,7 @@ func (s *Session) addTools(m *interaction.ModelCall) {
 func (s *Session) touch(d domain) {
 	at := slices.Index(s.domains, d)
 	if at < 0 {
-		if at = len(s.domains); at == formula.Knowledge.Domains.Most {
+		if at = len(s.domains); at == formula.Knowledge["domains"].Most {
 			return
 		}
 		s.domains = append(s.domains, d)

@@ -6,15 +6,14 @@ func (c *call) hasTokens() bool {
 	return c.duration.measured() && c.duration.value >= 1 && c.tokens.measured() && c.tokens.value >= 1
 }
 
-func (c *call) tokenSpeed() (float64, bool) {
-	if !c.hasTokens() || c.tokens.value < formula.Timing.Speed.MinTokens {
+func (c *call) tokenSpeed(least float64) (float64, bool) {
+	if !c.hasTokens() || c.tokens.value < least {
 		return 0, false
 	}
 	return 1000 * c.tokens.value / c.duration.value, true
 }
 
-func (v *view) regression() (m measure) {
-	of := &formula.Timing.Regression
+func (v *view) regression(of *partOf) (m measure) {
 	sum := 0.0
 	for model := range v.s.models {
 		v.x, v.y = v.x[:0], v.y[:0]
@@ -41,11 +40,10 @@ func (v *view) regression() (m measure) {
 }
 
 // speed is the share of calls whose speed resembles earlier sessions.
-func (v *view) speed() (m measure) {
-	of := &formula.Timing.Speed
+func (v *view) speed(of *partOf) (m measure) {
 	inside := 0.0
 	v.each(func(_ int, c *call) {
-		speed, ok := c.tokenSpeed()
+		speed, ok := c.tokenSpeed(of.MinTokens)
 		if !ok || c.model < 0 {
 			return
 		}
@@ -76,8 +74,7 @@ func (v *view) gaps() (at, gaps []float64) {
 	return v.x, v.y
 }
 
-func (v *view) regularity() measure {
-	of := &formula.Timing.Regularity
+func (v *view) regularity(of *partOf) measure {
 	_, gaps := v.gaps()
 	value := variation(gaps)
 	return measure{n: int64(len(gaps)), value: value, points: of.Points * clamp((of.None-value)/(of.None-of.Full))}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -243,5 +244,5 @@ func (b *Book) Closing(now time.Time, most int) []Waiting {
 
 // Untried returns the unresolved disputes that receipts decide, with their deadlines.
 func (b *Book) Untried(most int) []Waiting {
-	return b.queued(queueReceipts, rowDispute, maxWhole, most)
+	return b.queued(queueReceipts, rowDispute, math.MaxInt64, most)
 }

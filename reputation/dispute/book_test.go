@@ -385,7 +385,7 @@ func TestReplay(t *testing.T) {
 		for id, entries := range n.accounts { // every entry that a dispute brings is one that an agent's log takes
 			agent, err := accrual.ParseAgent(id)
 			check.Must(t, err)
-			_, err = accrual.Replay(agent, entries)
+			_, err = accrual.Replay(agent, entries, hashOf("formulas"))
 			check.Must(t, err)
 		}
 		for _, e := range n.accounts[alice] {

@@ -25,9 +25,7 @@ type toolCalls struct {
 	unknown  bool // an answer made calls that its receipt does not name
 }
 
-type consistencyRules struct{}
-
-func (consistencyRules) add(r *Record, c *interaction.Receipt) {
+func (r *Record) addConsistency(c *interaction.Receipt) {
 	r.measured.Add("", c) // only for the traces of its challenges
 	m := c.Model
 	if m == nil {
@@ -47,7 +45,7 @@ func (consistencyRules) add(r *Record, c *interaction.Receipt) {
 	}
 }
 
-func (consistencyRules) end(r *Record) (found, doubt string) {
+func (r *Record) endConsistency() (found, doubt string) {
 	if r.closed() && !r.calls.unknown {
 		for call := range r.calls.returned {
 			if !r.calls.made[call] {

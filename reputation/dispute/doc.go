@@ -1,7 +1,7 @@
 // Package dispute holds the rules by which agents publish signals and dispute each other (seed 002, and seed 003's
 // challenge protocol; docs/disputes.md). It has no clock, store or network: the same log always gives the same state.
 //
-//	document.go  signals, contracts and challenges; form.go their form; schema.go their JSON Schemas
+//	document.go  signals, contracts and challenges; schema.go their JSON Schemas
 //	entry.go     the entries of the log
 //	book.go      the log and its state; rows.go its rows; apply.go one entry; setback.go the end of a wrong time
 //	note.go      the entries that signals make in the logs of agents

@@ -14,16 +14,9 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// Bounds on documents. Lengths are in characters, as in JSON Schema; MaxSize is in bytes.
-const (
-	MaxSize      = 64 << 10 // of a whole document
-	MaxStatement = 4096
-	MaxTrace     = 16384
-	MaxReceipts  = 64
-	maxSignature = 16384 // a sidecar's signature is a token
-	maxReason    = 512
-	maxWhole     = 1<<53 - 1 // the greatest integer that a double represents uniquely
-)
+// MaxSize bounds a whole document, in bytes. [accrual.CheckForm] checks the members by their tags; the JSON Schemas say
+// the same.
+const MaxSize = 64 << 10
 
 // MaxAge bounds the distance of a document's time from the node's clock, so that copies cannot be used later.
 const MaxAge = 5 * time.Minute
@@ -46,50 +39,51 @@ const (
 
 // Signal is a statement that an agent publishes and that others may dispute.
 type Signal struct {
-	SignalID  string   `json:"signal_id"`
-	AgentID   string   `json:"agent_id"`
-	Statement string   `json:"statement"`
-	Horizon   string   `json:"horizon"`
-	Timestamp int64    `json:"timestamp"` // Unix seconds, by the agent's clock
+	SignalID  string   `json:"signal_id" form:"id"`
+	AgentID   string   `json:"agent_id" form:"agent"`
+	Statement string   `json:"statement" form:"text:4096"`
+	Horizon   string   `json:"horizon" form:"short|long"`
+	Timestamp int64    `json:"timestamp" form:"time"` // Unix seconds, by the agent's clock
 	RestsOn   *RestsOn `json:"rests_on,omitempty"`
-	Signature string   `json:"signature,omitempty"`
+	Signature string   `json:"signature,omitempty" form:"text:16384"` // a sidecar's is a token
 }
 
 // RestsOn names the evidence of a signal: receipts, or the record of a post.
 type RestsOn struct {
-	Receipts []string `json:"receipts,omitempty"`
-	Record   string   `json:"record,omitempty"`
+	Receipts []string `json:"receipts,omitempty" form:"hash most:64"`
+	Record   string   `json:"record,omitempty" form:"hash"`
 }
 
 // Contract disputes a signal (seed 002: Challenge Contract). Its default type is general, and its default receipts are
 // those of the signal.
 type Contract struct {
-	ChallengeID       string   `json:"challenge_id"`
-	OriginalSignalID  string   `json:"original_signal_id"`
-	ChallengerAgentID string   `json:"challenger_agent_id"`
-	CounterClaim      string   `json:"counter_claim"`
-	ReasoningTrace    string   `json:"reasoning_trace"`
-	Timestamp         int64    `json:"timestamp"` // Unix seconds, by the agent's clock
-	Signature         string   `json:"signature,omitempty"`
-	ChallengeType     string   `json:"challenge_type,omitempty"`
-	TargetReceipts    []string `json:"target_receipts,omitempty"`
+	ChallengeID       string   `json:"challenge_id" form:"id"`
+	OriginalSignalID  string   `json:"original_signal_id" form:"id"`
+	ChallengerAgentID string   `json:"challenger_agent_id" form:"agent"`
+	CounterClaim      string   `json:"counter_claim" form:"text:4096"`
+	ReasoningTrace    string   `json:"reasoning_trace" form:"text:16384"`
+	Timestamp         int64    `json:"timestamp" form:"time"` // Unix seconds, by the agent's clock
+	Signature         string   `json:"signature,omitempty" form:"text:16384"`
+	ChallengeType     string   `json:"challenge_type,omitempty" form:"timing|knowledge|consistency|general"`
+	TargetReceipts    []string `json:"target_receipts,omitempty" form:"hash most:64"`
 }
 
 // Challenge disputes an agent's receipts (seed 003: Challenge). An agent that signs for itself must give a timestamp.
 type Challenge struct {
-	ChallengerID   string   `json:"challenger_id"`
-	TargetID       string   `json:"target_id"`
-	TargetReceipts []string `json:"target_receipts"`
-	ChallengeType  string   `json:"challenge_type"`
-	Evidence       string   `json:"evidence,omitempty"`
-	Timestamp      int64    `json:"timestamp,omitempty"` // Unix seconds, by the agent's clock
-	Signature      string   `json:"signature,omitempty"`
+	ChallengerID   string   `json:"challenger_id" form:"agent"`
+	TargetID       string   `json:"target_id" form:"agent"`
+	TargetReceipts []string `json:"target_receipts" form:"hash most:64"`
+	ChallengeType  string   `json:"challenge_type" form:"timing|knowledge|consistency|general|appeal"`
+	Evidence       string   `json:"evidence,omitempty" form:"text:16384"`
+	Timestamp      int64    `json:"timestamp,omitempty" form:"time"` // Unix seconds, by the agent's clock
+	Signature      string   `json:"signature,omitempty" form:"text:16384"`
 }
 
 // Document is a document written by an agent.
 type Document interface {
 	parts() parts
-	check() error
+	// rule says what is malformed although each member has its form, or nothing.
+	rule() string
 }
 
 type parts struct {
@@ -97,6 +91,35 @@ type parts struct {
 	written   int64 // Unix seconds, or 0
 	signature string
 	unsigned  any
+}
+
+func (s Signal) rule() string {
+	if on := s.RestsOn; on != nil && (len(on.Receipts) == 0) == (on.Record == "") {
+		return "must rest on either receipts or one record"
+	}
+	return ""
+}
+
+func (Contract) rule() string { return "" }
+
+func (c Challenge) rule() string {
+	switch {
+	case len(c.TargetReceipts) == 0:
+		return "names no target_receipts"
+	case c.ChallengeType == TypeAppeal && len(c.TargetReceipts) > 1:
+		return "appeals against more than one dispute"
+	}
+	return ""
+}
+
+func checkDocument(d Document) error {
+	if err := accrual.CheckForm(d); err != nil {
+		return malformed("is malformed: %w", err)
+	}
+	if broken := d.rule(); broken != "" {
+		return malformed("%s", broken)
+	}
+	return nil
 }
 
 func (s Signal) parts() parts {
@@ -237,7 +260,7 @@ func parse[D Document](raw []byte) (d D, err error) {
 	if err := strictjson.Parse(raw, &d); err != nil {
 		return none, malformed("does not have the required form: %w", err)
 	}
-	if err := d.check(); err != nil {
+	if err := checkDocument(d); err != nil {
 		return none, err
 	}
 	want, err := strictjson.Canonical(raw)

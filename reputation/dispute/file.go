@@ -51,7 +51,7 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(s.check(), fresh(s, now)); err != nil {
+	if err := cmp.Or(checkDocument(s), fresh(s, now)); err != nil {
 		return nil, err
 	}
 	if before := b.signal(s.SignalID); before != nil {
@@ -179,7 +179,7 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	if b.has(rowDispute + DisputeID(hash)) {
 		return DisputeID(hash), nil, nil
 	}
-	if err := cmp.Or(d.check(), fresh(d, now)); err != nil {
+	if err := cmp.Or(checkDocument(d), fresh(d, now)); err != nil {
 		return "", nil, err
 	}
 	if f.Filing.Type() == TypeAppeal {

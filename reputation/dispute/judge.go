@@ -46,7 +46,7 @@ const (
 // It is not safe for concurrent use.
 type Trial struct {
 	of       Opened
-	rules    judge
+	rules    judge           // none for other types
 	judged   map[string]bool // evidence of disputes that the target lost earlier
 	wanted   map[string]bool // disputed receipts not seen yet
 	sessions []*Record
@@ -58,10 +58,17 @@ type Trial struct {
 // MaxRead bounds the receipts of a trial: long sessions must not delay all other trials.
 const MaxRead = 100_000
 
-type judge interface {
-	add(r *Record, c *interaction.Receipt)
-	// end returns the fault of the complete session, or the doubt for which neither side can win.
-	end(r *Record) (found, doubt string)
+// judges are the types that receipts decide. end returns the fault of the complete session, or the doubt for which
+// neither side can win.
+var judges = map[string]judge{
+	TypeTiming:      {(*Record).addTiming, (*Record).endTiming},
+	TypeConsistency: {(*Record).addConsistency, (*Record).endConsistency},
+	TypeKnowledge:   {(*Record).addKnowledge, (*Record).endKnowledge},
+}
+
+type judge struct {
+	add func(*Record, *interaction.Receipt)
+	end func(*Record) (found, doubt string)
 }
 
 // Record is the evidence of one session of the target.
@@ -89,17 +96,9 @@ type other struct {
 // ([Book.Judged]): such a receipt, and the chain up to it, do not count again. The rest can count once
 // ([Finding.Fault]).
 func NewTrial(of Opened, judged map[string]bool) *Trial {
-	t := &Trial{of: of, judged: judged, wanted: make(map[string]bool, len(of.Receipts))}
+	t := &Trial{of: of, rules: judges[of.Type], judged: judged, wanted: make(map[string]bool, len(of.Receipts))}
 	for _, hash := range of.Receipts {
 		t.wanted[hash] = true
-	}
-	switch of.Type {
-	case TypeTiming:
-		t.rules = timingRules{}
-	case TypeConsistency:
-		t.rules = consistencyRules{}
-	case TypeKnowledge:
-		t.rules = knowledgeRules{}
 	}
 	return t
 }
@@ -132,8 +131,8 @@ func (r *Record) Add(hash string, c *interaction.Receipt) bool {
 	if len(r.hashes) > 0 && contradicts(&r.last, r.hashes[len(r.hashes)-1], c) {
 		r.find(TypeConsistency, ReasonBroken)
 	}
-	if r.trial.rules != nil {
-		r.trial.rules.add(r, c)
+	if add := r.trial.rules.add; add != nil {
+		add(r, c)
 	}
 	r.hashes, r.last, r.start = append(r.hashes, hash), *c, cmp.Or(r.start, hash)
 	if r.trial.judged[hash] {
@@ -197,7 +196,7 @@ func (t *Trial) Judge(late bool) (f Finding, ended bool) {
 		}
 		open = open || !r.closed()
 		found, unsure := "", ""
-		if t.rules != nil {
+		if t.rules.end != nil {
 			found, unsure = t.rules.end(r)
 		}
 		if r.closed() || late && !t.cut || t.of.Type != TypeKnowledge {

@@ -9,9 +9,7 @@ import (
 // decides nothing, and only a majority does.
 const MinPairs = 3
 
-type knowledgeRules struct{}
-
-func (knowledgeRules) add(r *Record, c *interaction.Receipt) {
+func (r *Record) addKnowledge(c *interaction.Receipt) {
 	if c.Model == nil || c.Model.Probe == nil || c.Model.Probe.Answer == "" {
 		return
 	}
@@ -20,7 +18,7 @@ func (knowledgeRules) add(r *Record, c *interaction.Receipt) {
 	}
 }
 
-func (knowledgeRules) end(r *Record) (found, doubt string) {
+func (r *Record) endKnowledge() (found, doubt string) {
 	both, equal := autonomy.Agreement(r.challenges, r.answers)
 	differ := both - equal
 	switch {

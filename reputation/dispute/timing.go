@@ -31,9 +31,7 @@ type result struct {
 	sent int64
 }
 
-type timingRules struct{}
-
-func (timingRules) add(r *Record, c *interaction.Receipt) {
+func (r *Record) addTiming(c *interaction.Receipt) {
 	for _, ch := range r.challenges {
 		if c.Challenge != nil && c.Challenge.ChallengeNonce == ch.Nonce && c.IssuedAt*1000+callerSlack < ch.Issued {
 			r.find(TypeTiming, ReasonChallengeFirst)
@@ -69,7 +67,7 @@ func (timingRules) add(r *Record, c *interaction.Receipt) {
 	}
 }
 
-func (timingRules) end(r *Record) (found, doubt string) {
+func (r *Record) endTiming() (found, doubt string) {
 	t := &r.timing
 	for _, one := range t.brought {
 		if asked, ok := t.asked[one.call]; ok && one.sent+Slack < asked {

@@ -34,23 +34,23 @@ type Resolution struct {
 	evidence.Registered
 	evidence.KeyClaims
 
-	DisputeID  string   `json:"dispute_id"`
-	Challenger string   `json:"challenger_id"`
-	Target     string   `json:"target_id"`
-	Type       string   `json:"challenge_type"`
-	SignalID   string   `json:"signal_id,omitempty"`
-	Document   string   `json:"document"`
-	OpenedAt   int64    `json:"opened_at"`
-	Status     string   `json:"status"`
-	Outcome    string   `json:"outcome"`
-	Resolver   string   `json:"resolver"`
-	Reason     string   `json:"reason"`
+	DisputeID  string   `json:"dispute_id" form:"dispute"`
+	Challenger string   `json:"challenger_id" form:"agent"`
+	Target     string   `json:"target_id" form:"agent"`
+	Type       string   `json:"challenge_type" form:"timing|knowledge|consistency|general"`
+	SignalID   string   `json:"signal_id,omitempty" form:"id"`
+	Document   string   `json:"document" form:"hash"`
+	OpenedAt   int64    `json:"opened_at" form:"time"`
+	Status     string   `json:"status" form:"resolved"`
+	Outcome    string   `json:"outcome" form:"challenger_wins|target_wins|inconclusive"`
+	Resolver   string   `json:"resolver" form:"automated|arbiter|deadline"`
+	Reason     string   `json:"reason" form:"text:512"`
 	Malicious  bool     `json:"malicious,omitempty"`
-	Inputs     []string `json:"inputs,omitempty"`
-	Decisions  []string `json:"decisions,omitempty"` // of the arbiters who agree
-	ResolvedAt int64    `json:"resolved_at"`
+	Inputs     []string `json:"inputs,omitempty" form:"hash most:48 sorted"`
+	Decisions  []string `json:"decisions,omitempty" form:"hash most:15 sorted"` // of the arbiters who agree
+	ResolvedAt int64    `json:"resolved_at" form:"time"`
 	// AppealUntil is set if the loser could appeal until then: another resolution may follow.
-	AppealUntil int64 `json:"appeal_until,omitempty"`
+	AppealUntil int64 `json:"appeal_until,omitempty" form:"time"`
 	// Log is the node's log including the entry that resolved the dispute: see [Book.Log].
 	Log accrual.Log `json:"log"`
 
@@ -75,30 +75,25 @@ func ResolutionOf(d State) (c Resolution, ok bool) {
 }
 
 func checkResolution(c *Resolution) error {
-	o := Opened{ // with valid values for the members that the claims lack
-		DisputeID: c.DisputeID, Challenger: c.Challenger, Target: c.Target, Type: c.Type, Receipts: []string{c.Document},
-		Document: c.Document, Substance: c.Document, Registered: 1, Standing: Stake,
-		Deadline: c.ResolvedAt,
-	}
-	r := Resolved{DisputeID: c.DisputeID, Resolver: c.Resolver, Decisions: c.Decisions, AppealUntil: c.AppealUntil, Finding: Finding{
-		Outcome: c.Outcome, Reason: c.Reason, Malicious: c.Malicious, Inputs: c.Inputs,
+	r := Resolved{Resolver: c.Resolver, Decisions: c.Decisions, AppealUntil: c.AppealUntil, Finding: Finding{
+		Outcome: c.Outcome, Malicious: c.Malicious,
 	}}
-	err := cmp.Or(o.check(), r.check())
-	switch {
-	case err != nil:
+	if err := cmp.Or(accrual.CheckForm(c), r.check()); err != nil {
 		return err
+	}
+	switch {
+	case c.DisputeID != DisputeID(c.Document):
+		return errors.New("the id of the dispute does not follow from its document")
 	case !c.Probabilistic || c.NonHumanIdentityProven:
 		return errors.New("it claims certainty, or that no human was involved")
 	case c.KeyCustody == "" || len(c.KeyCustody) > 128:
 		return errors.New("keyCustody is missing or too long")
-	case c.SignalID != "" && !idForm.MatchString(c.SignalID):
-		return errors.New("signal_id has the wrong form")
-	case c.Status != StatusResolved || c.Challenger == c.Target || c.OpenedAt < 1 || c.ResolvedAt < c.OpenedAt:
-		return errors.New("its status, parties or times contradict each other")
+	case c.Challenger == c.Target || c.ResolvedAt < c.OpenedAt:
+		return errors.New("its parties or times contradict each other")
 	case c.Resolver == ResolverArbiter && c.Type != TypeGeneral || c.Resolver == ResolverRules && c.Type == TypeGeneral ||
 		c.Resolver == ResolverDeadline && c.Outcome != accrual.Inconclusive && c.Type != TypeGeneral:
 		return errors.New("its resolver cannot give such a dispute this outcome")
-	case c.Log.Entries < 2 || !evidence.IsHash(c.Log.Head):
+	case c.Log.Entries < 2:
 		return errors.New("log is not a state of the log")
 	}
 	return nil
@@ -111,17 +106,15 @@ type Clock struct{ evidence.Registered }
 type Decision struct {
 	evidence.Registered
 
-	DisputeID string `json:"dispute_id"`
-	Document  string `json:"document"` // hash of the filing that the arbiter has read
-	Outcome   string `json:"outcome"`
-	Reason    string `json:"reason"`
+	DisputeID string `json:"dispute_id" form:"dispute"`
+	Document  string `json:"document" form:"hash"` // of the filing that the arbiter has read
+	Outcome   string `json:"outcome" form:"challenger_wins|target_wins|inconclusive"`
+	Reason    string `json:"reason" form:"text:512"`
 	Malicious bool   `json:"malicious,omitempty"` // the challenger lost on forged or contradictory evidence
 }
 
 func checkDecision(c *Decision) error {
-	f := Finding{Outcome: c.Outcome, Reason: c.Reason, Malicious: c.Malicious}
-	if err := cmp.Or(checkDisputeID(c.DisputeID), checkFields(field{"document", c.Document, hashForm}), f.check()); err !=
-		nil {
+	if err := cmp.Or(accrual.CheckForm(c), checkMalicious(c.Outcome, c.Malicious)); err != nil {
 		return err
 	}
 	if c.DisputeID != DisputeID(c.Document) {

@@ -5,14 +5,8 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/reputation/autonomy"
 )
-
-// Sample is a closed session's contribution to its owner's baselines; see [Store.Enter].
-type Sample struct {
-	Owner, Session string
-	Closed         time.Time
-	Text           string // JSON
-}
 
 // Baseline is a snapshot of an owner's sessions.
 type Baseline struct {
@@ -23,12 +17,10 @@ type Baseline struct {
 	Document    string
 }
 
-// Samples returns the samples of an owner's last closed sessions, at most limit, in the order of closing.
-func (s *Store) Samples(ctx context.Context, owner string, limit int) ([]Sample, error) {
-	return db.Many[Sample](ctx, s.db, "read the samples",
-		`SELECT owner, session, closed, sample FROM (
-		SELECT owner, session, closed, sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC
-		LIMIT $2) AS l ORDER BY closed, session`, owner, limit)
+// Samples returns the samples of an owner's last closed sessions, at most limit, the last one first.
+func (s *Store) Samples(ctx context.Context, owner string, limit int) ([]autonomy.Sample, error) {
+	return db.Objects[autonomy.Sample](ctx, s.db, "read the samples",
+		`SELECT sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT $2`, owner, limit)
 }
 
 // Grown is an owner with samples.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/actionproof/mediator/internal/db"
@@ -33,14 +32,10 @@ func (c Challenge) Open(now time.Time) bool {
 // Issue keeps a new challenge. It returns [ErrMoved] if the session has a challenge with this number, and [ErrFull] if
 // the owner has the maximum.
 func (s *Store) Issue(ctx context.Context, c Challenge, most int64) error {
-	body, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
 	return s.db.Write(ctx, "keep the challenge", func(t db.Tx) error {
 		err := t.One(ErrMoved, `INSERT INTO challenges (nonce, owner, session, number, version, issued, body)
 			VALUES ($1, $2, $3, $4, 0, $5, $6) ON CONFLICT DO NOTHING`,
-			c.Nonce, c.Owner, c.Session, c.Number, c.Issued, string(body))
+			c.Nonce, c.Owner, c.Session, c.Number, c.Issued, db.JSON{Of: c})
 		if err != nil {
 			return err
 		}
@@ -57,13 +52,9 @@ func (s *Store) Issue(ctx context.Context, c Challenge, most int64) error {
 func (s *Store) Change(ctx context.Context, c Challenge) error {
 	version := c.Version
 	c.Version++
-	body, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
 	return s.db.Write(ctx, "keep the change of the challenge", func(t db.Tx) error {
 		return t.One(ErrMoved, `UPDATE challenges SET version = version + 1, body = $1 WHERE nonce = $2 AND version = $3`,
-			string(body), c.Nonce, version)
+			db.JSON{Of: c}, c.Nonce, version)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
 // Entry is an entry in the log of an agent.
@@ -22,10 +23,10 @@ func (s *Store) Unentered(ctx context.Context, owner string, limit int) ([]Sessi
 		owner, limit)
 }
 
-// Enter marks a session as entered, and adds its entry (or none) to a log and its sample (unless empty) to those of its
+// Enter marks a session as entered, and adds its entry (or none) to a log and its sample (or none) to those of its
 // owner, or does nothing. A second sample is ignored. It returns [ErrMoved] if the session was entered or changed, or
 // the log has gone on.
-func (s *Store) Enter(ctx context.Context, of Session, sample string, e *Entry) error {
+func (s *Store) Enter(ctx context.Context, of Session, sample *autonomy.Sample, e *Entry) error {
 	return s.db.Write(ctx, "enter the session", func(t db.Tx) error {
 		err := t.One(ErrMoved,
 			`UPDATE sessions SET entered = next WHERE owner = $1 AND session = $2 AND next = $3 AND closed > 0 AND forked = 0
@@ -36,12 +37,12 @@ func (s *Store) Enter(ctx context.Context, of Session, sample string, e *Entry) 
 				`INSERT INTO entries (agent, number, head, entry) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 				e.Agent, e.Number, e.Head, e.Text)
 		}
-		if err != nil || sample == "" {
+		if err != nil || sample == nil {
 			return err
 		}
 		added, err := t.Exec(
 			`INSERT INTO samples (owner, session, closed, sample) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-			of.Owner, of.Session, of.Updated, sample)
+			of.Owner, of.Session, of.Updated, db.JSON{Of: sample})
 		if err == nil && added > 0 {
 			_, err = t.Exec(`UPDATE owners SET samples = samples + 1 WHERE owner = $1`, of.Owner)
 		}

@@ -253,6 +253,10 @@ func TestUse(t *testing.T) {
 	})
 }
 
+func sampleOf(name string) *autonomy.Sample {
+	return &autonomy.Sample{Models: []autonomy.ModelSample{{Host: name}}}
+}
+
 func TestBaselines(t *testing.T) {
 	each(t, func(t *testing.T, one, two *store.Store) {
 		ctx := t.Context()
@@ -264,25 +268,22 @@ func TestBaselines(t *testing.T) {
 		left, err := two.Unentered(ctx, "o", 10)
 		must(t, err)
 		for _, s := range left {
-			sample := `"` + s.Session + `"`
+			sample := sampleOf(s.Session)
 			if s.Session == "b" {
-				sample = "" // it gives none
+				sample = nil // it gives none
 			}
 			must(t, one.Enter(ctx, s, sample, nil))
-			wantErr(t, two.Enter(ctx, s, "another", nil), store.ErrMoved)
+			wantErr(t, two.Enter(ctx, s, sampleOf("another"), nil), store.ErrMoved)
 		}
 		late := addition("a", 2, 2)
 		late.Closing, late.At = true, start.Add(time.Hour)
 		must(t, one.Append(ctx, late))
 		again, err := two.Unentered(ctx, "o", 10)
 		must(t, err)
-		must(t, two.Enter(ctx, again[0], "another", nil))
+		must(t, two.Enter(ctx, again[0], sampleOf("another"), nil))
 		samples, err := two.Samples(ctx, "o", 100)
 		must(t, err)
-		if len(samples) != 2 || samples[0].Text != `"a"` || samples[1].Text != `"c"` ||
-			!samples[1].Closed.Equal(start.Add(2*time.Second)) {
-			t.Errorf("%+v", samples)
-		}
+		check.WantEqual(t, samples, []autonomy.Sample{*sampleOf("c"), *sampleOf("a")})
 		grown, err := one.Grown(ctx)
 		must(t, err)
 		if !slices.Equal(grown, []store.Grown{{Owner: "o", Samples: 2}}) {
@@ -313,17 +314,17 @@ func TestOldSamples(t *testing.T) {
 			a.Closing, a.At = true, start.Add(time.Duration(i)*time.Second)
 			must(t, one.Append(ctx, a))
 			closed, err := two.Session(ctx, "o", a.Session)
-			must(t, errors.Join(err, two.Enter(ctx, closed, "{}", nil)))
+			must(t, errors.Join(err, two.Enter(ctx, closed, sampleOf(a.Session), nil)))
 		}
 		for range 2 {
 			must(t, two.Prune(ctx, store.Old{Sessions: start, Tokens: start, Samples: 5}))
 			samples, err := one.Samples(ctx, "o", 100)
 			must(t, err)
-			if len(samples) != 5 || samples[0].Session != "s3" {
+			if len(samples) != 5 || samples[4].Models[0].Host != "s3" {
 				t.Errorf("%+v", samples)
 			}
 		}
-		if newest, err := one.Samples(ctx, "o", 1); err != nil || len(newest) != 1 || newest[0].Session != "s7" {
+		if newest, err := one.Samples(ctx, "o", 1); err != nil || len(newest) != 1 || newest[0].Models[0].Host != "s7" {
 			t.Errorf("%+v, %v", newest, err)
 		}
 		if grown, err := one.Grown(ctx); err != nil || grown[0].Samples != 8 {
@@ -406,22 +407,22 @@ func TestEntries(t *testing.T) {
 		// Both replicas enter all three at once. Each session and each number of the log is taken once.
 		check.WantEqual(t, check.Together(t, 4, func(i int) error {
 			s, of := []*store.Store{one, two}[i/2], due[i%2]
-			return s.Enter(ctx, of, "", &store.Entry{Agent: "o:a", Number: int64(i%2) + 1, Head: "h", Text: of.Session})
+			return s.Enter(ctx, of, nil, &store.Entry{Agent: "o:a", Number: int64(i%2) + 1, Head: "h", Text: of.Session})
 		}, store.ErrMoved), 2)
 		due = unentered("c")
-		wantErr(t, two.Enter(ctx, due[0], "", &store.Entry{Agent: "o:a", Number: 2, Head: "h", Text: "c"}), store.ErrMoved)
+		wantErr(t, two.Enter(ctx, due[0], nil, &store.Entry{Agent: "o:a", Number: 2, Head: "h", Text: "c"}), store.ErrMoved)
 		due = unentered("c") // neither happened
 		stale := due[0]
 		stale.Next--
-		wantErr(t, two.Enter(ctx, stale, "", nil), store.ErrMoved)
-		must(t, two.Enter(ctx, due[0], "", nil))
+		wantErr(t, two.Enter(ctx, stale, nil, nil), store.ErrMoved)
+		must(t, two.Enter(ctx, due[0], nil, nil))
 		unentered()
 
 		// What comes late makes the session due again.
 		late := addition("c", 3, 3)
 		late.Closing = true
 		must(t, one.Append(ctx, late))
-		must(t, one.Enter(ctx, unentered("c")[0], "", &store.Entry{Agent: "p:a", Number: 1, Head: "h", Text: "c"}))
+		must(t, one.Enter(ctx, unentered("c")[0], nil, &store.Entry{Agent: "p:a", Number: 1, Head: "h", Text: "c"}))
 		unentered()
 
 		// A session of which another replica learns that it has two chains, after it was read as due, has no place in a log
@@ -431,7 +432,7 @@ func TestEntries(t *testing.T) {
 		must(t, one.Append(ctx, caught))
 		due = unentered("caught")
 		must(t, one.Fork(ctx, store.Receipt{Owner: "o", Session: "caught", Number: 1, Token: "other"}, start))
-		wantErr(t, two.Enter(ctx, due[0], "", &store.Entry{Agent: "o:a", Number: 3, Head: "h", Text: "caught"}), store.ErrMoved)
+		wantErr(t, two.Enter(ctx, due[0], nil, &store.Entry{Agent: "o:a", Number: 3, Head: "h", Text: "caught"}), store.ErrMoved)
 		unentered()
 
 		entries, err := two.Entries(ctx, "o:a", 1)

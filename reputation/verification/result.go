@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/reputation/accrual"
 )
 
 // Lifetime is the validity of a result. To stay verified, an agent is verified again.
 const Lifetime = 24 * time.Hour
-
-// maxSubject bounds Result.Subject in bytes: an owner's thumbprint, a colon and an agent's name.
-const maxSubject = 43 + 1 + 256
 
 // Kind is the kind of verification results.
 var Kind = evidence.NewKind("verification-result+jwt", evidence.PurposeAppraiser, Lifetime, checkResult)
@@ -25,25 +23,25 @@ type Result struct {
 	evidence.Registered
 	evidence.KeyClaims
 
-	Session string `json:"session"`
-	Nonce   string `json:"nonce"`
+	Session string `json:"session" form:"name:64"`
+	Nonce   string `json:"nonce" form:"hash"` // 32 random bytes
 	// Subject is the caller: observed if a sidecar named it (SubjectBasis), else an address.
-	Subject      string `json:"subject"`
-	SubjectBasis string `json:"subjectBasis"`
+	Subject      string `json:"subject" form:"name:300"`
+	SubjectBasis string `json:"subjectBasis" form:"observed|declared"`
 	// PublicKey is the Ed25519 key (base64url) whose possession was proven. DID and DIDKey are its names.
 	PublicKey string `json:"publicKey"`
-	DID       string `json:"did"`
-	DIDKey    string `json:"didKey"`
+	DID       string `json:"did" form:"name:128"`
+	DIDKey    string `json:"didKey" form:"name:128"`
 
-	Task string `json:"task"`
-	Mode string `json:"mode"`
+	Task string `json:"task" form:"name:64"`
+	Mode string `json:"mode" form:"observed|seed"`
 	// Checks are the seven checks in order. ObservedAll says that all are observed.
 	Checks      []Check `json:"checks"`
 	Score       int64   `json:"score"`
 	MaxScore    int64   `json:"maxScore"`
 	ObservedAll bool    `json:"observedAll"`
 	Turns       int64   `json:"turns"`
-	FirstTurn   int64   `json:"firstTurnMs"` // Unix milliseconds of arrival
+	FirstTurn   int64   `json:"firstTurnMs" form:"time"` // Unix milliseconds of arrival
 	LastTurn    int64   `json:"lastTurnMs"`
 	// ModelCalls is what the agent's sidecar saw between the turns. No check rests on it.
 	ModelCalls ModelCalls `json:"modelCalls"`
@@ -56,9 +54,9 @@ type Result struct {
 	Degraded bool   `json:"degraded"`
 
 	// MerkleRoot and Attestation are the original's.
-	MerkleRoot  string `json:"merkleRoot"`
-	Attestation string `json:"attestation"`
-	RFC6962Root string `json:"rfc6962Root"`
+	MerkleRoot  string `json:"merkleRoot" form:"hash"`
+	Attestation string `json:"attestation" form:"hash"`
+	RFC6962Root string `json:"rfc6962Root" form:"hash"`
 
 	// Probabilistic is always true and NonHumanIdentityProven always false: a script passes too, and so may a human with
 	// one.
@@ -68,9 +66,9 @@ type Result struct {
 
 // Reasoning is the judgement of an agent's reasoning.
 type Reasoning struct {
-	Basis    string `json:"basis"`    // always declared
-	By       string `json:"by"`       // xray, or keywords without an evaluating server
-	Coverage int64  `json:"coverage"` // of the prompt's terms, in thousandths
+	Basis    string `json:"basis" form:"declared"`
+	By       string `json:"by" form:"xray|keywords"` // xray, or keywords without an evaluating server
+	Coverage int64  `json:"coverage"`                // of the prompt's terms, in thousandths
 	Band     string `json:"band"`
 }
 
@@ -84,28 +82,15 @@ func checkResult(r *Result) error {
 	switch {
 	case !r.Probabilistic || r.NonHumanIdentityProven:
 		return errors.New("it claims certainty, or that no human was involved")
-	case !evidence.IsHash(r.MerkleRoot) || !evidence.IsHash(r.Attestation) || !evidence.IsHash(r.RFC6962Root) ||
-		!evidence.IsHash(r.Nonce):
-		return errors.New("a root, the attestation or the nonce is not 32 bytes in lowercase hex")
-	case r.Session == "" || len(r.Session) > 64 || r.Subject == "" || len(r.Subject) > maxSubject || r.Task == "" ||
-		len(r.Task) > 64 ||
-		r.DID == "" || r.DIDKey == "" || len(r.DID)+len(r.DIDKey) > 256 || len(r.PublicKey) != 43:
-		return errors.New("session, subject, task, key or a DID is missing or too long")
-	case r.SubjectBasis != BasisObserved && r.SubjectBasis != BasisDeclared:
-		return fmt.Errorf("subjectBasis is %.40q", r.SubjectBasis)
-	case r.Mode != string(ModeObserved) && r.Mode != string(ModeSeed):
-		return fmt.Errorf("mode is %.40q", r.Mode)
-	case r.Turns < 3 || r.Turns > MaxTurns || r.FirstTurn <= 0 || r.LastTurn < r.FirstTurn:
+	case len(r.PublicKey) != 43:
+		return errors.New("publicKey is not 32 bytes in base64url")
+	case r.Turns < 3 || r.Turns > MaxTurns || r.LastTurn < r.FirstTurn:
 		return errors.New("its turns and their times contradict each other")
-	case r.Reasoning.Basis != BasisDeclared || r.Reasoning.By != ByServer && r.Reasoning.By != ByKeywords ||
-		r.Reasoning.Coverage < 0 || r.Reasoning.Coverage > 1000 ||
+	case r.Reasoning.Coverage < 0 || r.Reasoning.Coverage > 1000 ||
 		r.Reasoning.Band != band(r.Reasoning.Coverage, r.Privileged):
 		return errors.New("reasoning contradicts itself")
 	}
-	if err := cmp.Or(r.checkChecks(), r.checkModelCalls()); err != nil {
-		return err
-	}
-	return r.checkGates()
+	return cmp.Or(accrual.CheckForm(r), r.checkChecks(), r.checkModelCalls(), r.checkGates())
 }
 
 func (r *Result) checkChecks() error {

@@ -2,7 +2,6 @@ package verification
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -135,10 +134,6 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.now(ctx) 
 
 // Begin keeps a new session, or refuses it if the subject has perSubject open sessions or there are total.
 func (s *Store) Begin(ctx context.Context, session Session, perSubject, total int) error {
-	body, err := json.Marshal(session)
-	if err != nil {
-		return err
-	}
 	lifetime := session.Expires().Sub(time.UnixMilli(session.Opened))
 	since := time.UnixMilli(session.Opened).Add(-lifetime).UnixMilli() // earlier ones have expired
 	return s.db.Write(ctx, "open the verification", func(t db.Tx) error {
@@ -156,7 +151,7 @@ func (s *Store) Begin(ctx context.Context, session Session, perSubject, total in
 		}
 		_, err = t.Exec(
 			`INSERT INTO sessions (id, version, subject, session, active, opened, body) VALUES ($1, $2, $3, $4, 1, $5, $6)`,
-			session.ID, session.Version, session.Caller.Subject, session.Caller.Session, session.Opened, string(body))
+			session.ID, session.Version, session.Caller.Subject, session.Caller.Session, session.Opened, db.JSON{Of: session})
 		return err
 	})
 }
@@ -178,10 +173,6 @@ func (s *Store) Newest(ctx context.Context, by Caller) (Session, error) {
 func (s *Store) Update(ctx context.Context, session Session, e Effects) error {
 	version := session.Version
 	session.Version++
-	body, err := json.Marshal(session)
-	if err != nil {
-		return err
-	}
 	active := 1
 	if session.State.Final() {
 		active = 0
@@ -189,7 +180,7 @@ func (s *Store) Update(ctx context.Context, session Session, e Effects) error {
 	return s.db.Write(ctx, "update the verification", func(t db.Tx) error {
 		err := t.One(ErrConflict,
 			`UPDATE sessions SET version = version + 1, active = $1, body = $2 WHERE id = $3 AND version = $4`,
-			active, string(body), session.ID, version)
+			active, db.JSON{Of: session}, session.ID, version)
 		if err != nil {
 			return err
 		}
@@ -199,15 +190,11 @@ func (s *Store) Update(ctx context.Context, session Session, e Effects) error {
 
 func effects(t db.Tx, e Effects) error {
 	if p := e.Plugin; p != nil {
-		body, err := json.Marshal(p)
-		if err != nil {
-			return err
-		}
 		searched := strings.ToLower(strings.Join([]string{p.Metadata.Name, p.Metadata.Description, p.DID}, "\n"))
 		if err := t.One(refusal.New("id_taken", "%s is registered for another key", p.DID),
 			`INSERT INTO plugins (did, owner, name, searched, body) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (did) DO UPDATE SET name = excluded.name, searched = excluded.searched, body = excluded.body
-			WHERE plugins.owner = excluded.owner`, p.DID, p.Key, p.Metadata.Name, searched, string(body)); err != nil {
+			WHERE plugins.owner = excluded.owner`, p.DID, p.Key, p.Metadata.Name, searched, db.JSON{Of: p}); err != nil {
 			return err
 		}
 	}
@@ -241,16 +228,10 @@ func effects(t db.Tx, e Effects) error {
 }
 
 // Failures returns the failures of these names.
-func (s *Store) Failures(ctx context.Context, names ...string) (found []Failures, err error) {
-	for _, name := range names {
-		of, err := db.Many[Failures](ctx, s.db, "read failures",
-			`SELECT name, failed, latest FROM failures WHERE name = $1`, name)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, of...)
-	}
-	return found, nil
+func (s *Store) Failures(ctx context.Context, names ...string) ([]Failures, error) {
+	list, argument := s.db.List(names)
+	return db.Many[Failures](ctx, s.db, "read failures",
+		`SELECT name, failed, latest FROM failures WHERE name IN `+list+` ORDER BY name`, argument)
 }
 
 var literally = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")

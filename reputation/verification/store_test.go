@@ -154,8 +154,8 @@ func TestStoreEffects(t *testing.T) {
 		must(t, update(verification.Effects{Fail: []string{"s", "k"}, At: noon}))
 		must(t, update(verification.Effects{Fail: []string{"s"}, At: noon.Add(time.Second)}))
 		left, err := s.Failures(ctx, "s", "none", "k")
-		if err != nil || len(left) != 2 || left[0].Count != 2 || !left[0].Last.Equal(noon.Add(time.Second)) ||
-			left[1].Count != 1 {
+		if err != nil || len(left) != 2 || left[0].Count != 1 ||
+			left[1].Count != 2 || !left[1].Last.Equal(noon.Add(time.Second)) {
 			t.Errorf("failures %v, %v", left, err)
 		}
 		plugin := verification.Plugin{DID: "did:1", Key: "key",

@@ -70,14 +70,14 @@ func (k *Kit) ReputationVerified(t testing.TB, agent accrual.Agent, sessions int
 // ReputationOf returns the claims of [Kit.Reputation].
 func (k *Kit) ReputationOf(t testing.TB, agent accrual.Agent, sessions int, score float64) accrual.Claims {
 	t.Helper()
-	a := must(accrual.NewAccount(agent))(t)
+	a := must(accrual.NewAccount(agent, Formulas))(t)
 	for i := range sessions {
 		must(a.Add(accrual.Entry{At: Start.Unix(), Session: &accrual.Session{
 			ID: fmt.Sprint("ses_", i), EventID: fmt.Sprint("evt_", i), Score: score, Coverage: 0.5, ScoringHash: Formulas,
 			Interactions: 1, Hosts: []string{"api.openai.com:443"},
 		}}))(t)
 	}
-	return accrual.ClaimsOf(a.Reputation(Formulas), nil)
+	return accrual.ClaimsOf(a.Reputation(), nil)
 }
 
 // Lost returns a signed reputation of an agent that has lost a dispute.

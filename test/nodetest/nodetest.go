@@ -148,7 +148,7 @@ func (n *Node) Logged(t testing.TB, subject string) {
 func Log(t testing.TB, s *store.Store, agent accrual.Agent, at time.Time, sessions int, score float64) {
 	t.Helper()
 	ctx := context.Background()
-	a, err := accrual.NewAccount(agent)
+	a, err := accrual.NewAccount(agent, autonomy.ScoringHash)
 	must(t, err)
 	before, err := s.Entries(ctx, agent.String(), 1)
 	must(t, err)
@@ -175,7 +175,7 @@ func Log(t testing.TB, s *store.Store, agent accrual.Agent, at time.Time, sessio
 		}))
 		state, err := s.Session(ctx, agent.Owner, e.Session.ID)
 		must(t, err)
-		must(t, s.Enter(ctx, state, "",
+		must(t, s.Enter(ctx, state, nil,
 			&store.Entry{Agent: agent.String(), Number: a.Log().Entries, Head: a.Log().Head, Text: string(text)}))
 	}
 }

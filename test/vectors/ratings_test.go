@@ -5,17 +5,16 @@ import (
 	"fmt"
 
 	"github.com/actionproof/mediator/reputation/accrual"
-	"github.com/actionproof/mediator/reputation/rating"
 )
 
 type ratingVector struct {
-	Name    string          `json:"name"`
-	Factors *rating.Factors `json:"factors,omitempty"`
-	Log     []accrual.Entry `json:"log,omitempty"`
-	Agent   string          `json:"agent,omitempty"`
-	At      int64           `json:"at,omitempty"`
-	Rating  json.RawMessage `json:"rating"`
-	Verdict string          `json:"verdict"`
+	Name    string           `json:"name"`
+	Factors *accrual.Factors `json:"factors,omitempty"`
+	Log     []accrual.Entry  `json:"log,omitempty"`
+	Agent   string           `json:"agent,omitempty"`
+	At      int64            `json:"at,omitempty"`
+	Rating  json.RawMessage  `json:"rating"`
+	Verdict string           `json:"verdict"`
 }
 
 type ratingsFile struct {
@@ -40,7 +39,7 @@ func (f ratingsFile) follows(v ratingVector) string {
 	return canonicalOf(f.rate(v))
 }
 
-func (f ratingsFile) rate(v ratingVector) rating.Rating {
+func (f ratingsFile) rate(v ratingVector) accrual.Rating {
 	agent, now := f.Agent, f.At
 	if v.Agent != "" {
 		agent = v.Agent
@@ -49,8 +48,7 @@ func (f ratingsFile) rate(v ratingVector) rating.Rating {
 		now = v.At
 	}
 	of := must(accrual.ParseAgent(agent))
-	must(accrual.Replay(of, v.Log))
-	return must(rating.Replay(of, v.Log, f.ScoringHash)).Rating(now)
+	return must(accrual.Replay(of, v.Log, f.ScoringHash)).Rating(now)
 }
 
 // in seconds
@@ -237,14 +235,14 @@ func ratingsVectors() ratingsFile {
 	}
 	for _, row := range []struct {
 		name string
-		of   rating.Factors
+		of   accrual.Factors
 	}{
 		// The first two are the seed's, which rounds on its way and prints 19.38 and 33.27.
-		{"the worked example", rating.Factors{C: 0.82, T: 0.90, P: 0.62, V: 0.55, Q: 0.30}},
-		{"the worked example, after it was validated", rating.Factors{C: 0.82, T: 0.90, P: 0.62, V: 0.80, Q: 0.10}},
-		{"factors of nothing", rating.Factors{}}, {"all there can be", rating.Factors{C: 1, T: 1, P: 1, V: 1}},
-		{"the largest penalty", rating.Factors{C: 1, T: 1, P: 1, V: 1, Q: 3}},
-		{"a third", rating.Factors{C: 1, T: 1, P: 1, V: 1, Q: 2}},
+		{"the worked example", accrual.Factors{C: 0.82, T: 0.90, P: 0.62, V: 0.55, Q: 0.30}},
+		{"the worked example, after it was validated", accrual.Factors{C: 0.82, T: 0.90, P: 0.62, V: 0.80, Q: 0.10}},
+		{"factors of nothing", accrual.Factors{}}, {"all there can be", accrual.Factors{C: 1, T: 1, P: 1, V: 1}},
+		{"the largest penalty", accrual.Factors{C: 1, T: 1, P: 1, V: 1, Q: 3}},
+		{"a third", accrual.Factors{C: 1, T: 1, P: 1, V: 1, Q: 2}},
 	} {
 		v := ratingVector{Name: row.name, Factors: &row.of, Verdict: "ok"}
 		v.Rating = json.RawMessage(f.follows(v))

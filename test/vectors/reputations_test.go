@@ -51,11 +51,11 @@ func (f reputationsFile) verify(v reputationVector) string {
 		now = v.At
 	}
 	if v.Token == "" {
-		a, err := accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: agent}, v.Log)
+		a, err := accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: agent}, v.Log, scoring)
 		if err != nil {
 			return codeOf(err)
 		}
-		if got := canonicalOf(a.Reputation(scoring)); got != canonicalOf(v.Reputation) {
+		if got := canonicalOf(a.Reputation()); got != canonicalOf(v.Reputation) {
 			return "another reputation: " + got
 		}
 		return "ok"
@@ -215,9 +215,9 @@ func (f reputationsFile) logs() (out []reputationVector) {
 		{"a raised dispute again",
 			entries{}.sessions(3, 60).raised("a", "challenger_wins", true).raised("a", "challenger_wins", true)},
 	} {
-		a := must(accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: f.Agent}, row.log))
+		a := must(accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: f.Agent}, row.log, formulas))
 		out = append(out, reputationVector{Name: "log: " + row.name, Log: row.log,
-			Reputation: json.RawMessage(canonicalOf(a.Reputation(formulas))), Verdict: "ok"})
+			Reputation: json.RawMessage(canonicalOf(a.Reputation())), Verdict: "ok"})
 	}
 	return out
 }
@@ -225,7 +225,7 @@ func (f reputationsFile) logs() (out []reputationVector) {
 func (d deployment) reputationTokens(f reputationsFile) []reputationVector {
 	const typ = "reputation+jwt"
 	payload := func(subject string, log entries, edit func(*accrual.Reputation)) string {
-		r := must(accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: subject}, log)).Reputation(formulas)
+		r := must(accrual.Replay(accrual.Agent{Owner: f.Owner, Subject: subject}, log, formulas)).Reputation()
 		if edit != nil {
 			edit(&r)
 		}

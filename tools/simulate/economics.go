@@ -84,7 +84,7 @@ func accused(n int, b bench) (f fate) {
 			}
 		})
 		f.r += a.rated(days).R / tries
-		f.lost += float64(a.log.Reputation(scoring).ChallengesLost) / tries
+		f.lost += float64(a.log.Reputation().ChallengesLost) / tries
 		f.accusations += float64(w.accusations) / tries
 	}
 	return f

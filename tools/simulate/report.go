@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/actionproof/mediator/reputation/accrual"
-	"github.com/actionproof/mediator/reputation/rating"
 	"github.com/actionproof/mediator/tools/page"
 )
 
@@ -14,7 +13,7 @@ var tables = page.PlaceOf("simulate")
 // result is an agent at the end of the month.
 type result struct {
 	*agent
-	rating.Rating
+	accrual.Rating
 	accrual.Reputation
 }
 
@@ -22,7 +21,7 @@ type result struct {
 func (w *world) results(k *kind) (all []result) {
 	for _, a := range w.agents {
 		if a.kind == k {
-			all = append(all, result{a, a.rated(days), a.log.Reputation(scoring)})
+			all = append(all, result{a, a.rated(days), a.log.Reputation()})
 		}
 	}
 	return all

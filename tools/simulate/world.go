@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
-	"github.com/actionproof/mediator/reputation/rating"
 )
 
 const (
@@ -79,7 +78,7 @@ func (w *world) know(k *kind, id accrual.Agent) *agent {
 		return a
 	}
 	a := &agent{Agent: id, kind: k, random: rand.New(rand.NewPCG(w.random.Uint64(), w.random.Uint64())),
-		log: must(accrual.NewAccount(id))}
+		log: must(accrual.NewAccount(id, scoring))}
 	w.byID[id.String()] = a
 	return a
 }
@@ -215,13 +214,13 @@ func (w *world) live(evening func(today int)) {
 }
 
 // rated is the agent's rating after some days.
-func (a *agent) rated(after int) rating.Rating {
+func (a *agent) rated(after int) accrual.Rating {
 	at := int64(start + after*day)
 	n := slices.IndexFunc(a.entries, func(e accrual.Entry) bool { return e.At >= at })
 	if n < 0 {
 		n = len(a.entries)
 	}
-	return must(rating.Replay(a.Agent, a.entries[:n], scoring)).Rating(at)
+	return must(accrual.Replay(a.Agent, a.entries[:n], scoring)).Rating(at)
 }
 
 // poisson returns a Poisson number.

@@ -1,4 +1,4 @@
-package rating_test
+package accrual_test
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/reputation/accrual"
-	"github.com/actionproof/mediator/reputation/rating"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -29,7 +28,7 @@ func TestNotMeasured(t *testing.T) {
 			got := row.of.after(t, 3)
 			check.WantEqual(t, got.Measured, false)
 			check.WantEqual(t, fmt.Sprint(got.Lacks), fmt.Sprint(row.want))
-			if got.R != 0 || got.Tier != "" || got.Steps != 0 || got.Factors != (rating.Factors{}) {
+			if got.R != 0 || got.Tier != "" || got.Steps != 0 || got.Factors != (accrual.Factors{}) {
 				t.Errorf("it is rated nevertheless: %+v", got)
 			}
 		})
@@ -46,7 +45,7 @@ func TestStaysMeasured(t *testing.T) {
 	}
 }
 
-func random(r *rand.Rand) log {
+func randomly(r *rand.Rand) log {
 	l := log{}
 	for range 10 + r.IntN(100) {
 		switch r.IntN(8) {
@@ -85,19 +84,19 @@ func attacked(r *rand.Rand, l log, k int, right bool) log {
 func TestThirdAgents(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 21))
-		l := random(r)
+		l := randomly(r)
 		k := 1 + r.IntN(12)
 		right, wrong := attacked(r, l, k, true), attacked(r, l, k, false)
 		// V without is 0.5; k owners move U and S to (10 + k)/(20 + k).
 		bound := (0.5 + 0.80*(float64(10+k)/float64(20+k)-0.5)) / 0.5
 		last := (l[len(l)-1].At-midnight)/day + 1
-		before := rating.Rating{}
+		before := accrual.Rating{}
 		for after := last % 3; after < last+10; after++ {
 			without, with, fallen := l.upTo(after), right.upTo(after), wrong.upTo(after)
 			if with.R < without.R || with.R > without.R*bound+1e-4 {
 				t.Fatalf("seed %d, day %d: disputes of %d owners move R from %v to %v", seed, after, k, without.R, with.R)
 			}
-			if fallen.R < before.R-rating.MaxStep || fallen.R > without.R+1e-4 {
+			if fallen.R < before.R-accrual.MaxStep || fallen.R > without.R+1e-4 {
 				t.Fatalf("seed %d, day %d: R falls from %v to %v, and is %v without disputes", seed, after, before.R, fallen.R,
 					without.R)
 			}
@@ -106,7 +105,7 @@ func TestThirdAgents(t *testing.T) {
 	}
 }
 
-func (l log) upTo(days int64) rating.Rating {
+func (l log) upTo(days int64) accrual.Rating {
 	return replayed(l.upToTime(midnight + days*day - 1)).Rating(midnight + days*day)
 }
 
@@ -118,10 +117,10 @@ func (l log) upToTime(at int64) log {
 	return l[:n]
 }
 
-func TestReplay(t *testing.T) {
+func TestRatingsAreReplayed(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 22))
-		l := attacked(r, random(r), 3, seed%2 == 0)
+		l := attacked(r, randomly(r), 3, seed%2 == 0)
 		end := l[len(l)-1].At + r.Int64N(100*day)
 		want := replayed(l).Rating(end)
 		a := replayed(nil)
@@ -166,16 +165,17 @@ func TestClockSetBack(t *testing.T) {
 	l := steady().wait(400 * day).violation()
 	l = append(l, steady().wait(day).accused(of("1"), accrual.ChallengerWins)[len(l)-1])
 	before, after := replayed(l[:len(l)-1]).Rating(0), l.after(t, 30)
-	if before.AsOf < midnight+400*day || after.AsOf != midnight+30*day || after.R > before.R/4 || after.Inputs.Drawdown != 1 {
+	if before.AsOf < midnight+400*day || after.AsOf != midnight+30*day || after.R > before.R/4 ||
+		after.Inputs.Drawdown != 1 {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 }
 
-// A day of an agent without a sidecar that a wrong clock has dated in the future keeps out no later day.
+// A day of an worker without a sidecar that a wrong clock has dated in the future keeps out no later day.
 func TestDayAfterSetBack(t *testing.T) {
 	key := accrual.Agent{Subject: "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"}
 	closed := accrual.Signal{ID: "s", Verification: true}
-	a, err := rating.NewAccount(key, scoring)
+	a, err := accrual.NewAccount(key, formulas)
 	check.Must(t, err)
 	a.Add(accrual.Entry{At: midnight + 400*day, Signal: &closed})
 	for d := range int64(30) {
@@ -210,7 +210,7 @@ func TestLongSilence(t *testing.T) {
 func TestRatesInBounds(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 23))
-		l := attacked(r, random(r), 5, r.IntN(2) == 0)
+		l := attacked(r, randomly(r), 5, r.IntN(2) == 0)
 		before := 0.0
 		for after := range int64(60) {
 			got := l.upTo(after)
@@ -227,7 +227,7 @@ func TestRatesInBounds(t *testing.T) {
 				}
 			}
 			if got.Measured &&
-				(got.Factors != i.Factors() || got.Today != got.Factors.R() || got.R != rating.Step(before, got.Today) ||
+				(got.Factors != i.Factors() || got.Today != got.Factors.R() || got.R != accrual.Step(before, got.Today) ||
 					got.Tier != accrual.RatingTier(got.R)) {
 				t.Fatalf("seed %d: the figures do not follow from each other: %+v", seed, got)
 			}

@@ -1,25 +1,24 @@
-package rating_test
+package accrual_test
 
 import (
 	"math"
 	"testing"
 
 	"github.com/actionproof/mediator/reputation/accrual"
-	"github.com/actionproof/mediator/reputation/rating"
 	"github.com/actionproof/mediator/test/check"
 )
 
 // TestR: what the golden vectors do not show.
 func TestR(t *testing.T) {
 	for name, row := range map[string]struct {
-		of   rating.Factors
+		of   accrual.Factors
 		want float64
 	}{
-		"one factor of nothing":        {rating.Factors{C: 1, T: 1, P: 0, V: 1}, 0},
-		"no more than all":             {rating.Factors{C: 2, T: 1, P: 1, V: 1}, 100},
-		"no less than nothing":         {rating.Factors{C: -1, T: 1, P: 1, V: 1}, 0},
-		"what is no number is nothing": {rating.Factors{C: math.NaN(), T: 1, P: 1, V: 1}, 0},
-		"each factor counts":           {rating.Factors{C: 0.5, T: 0.5, P: 0.5, V: 0.5}, 6.25},
+		"one factor of nothing":        {accrual.Factors{C: 1, T: 1, P: 0, V: 1}, 0},
+		"no more than all":             {accrual.Factors{C: 2, T: 1, P: 1, V: 1}, 100},
+		"no less than nothing":         {accrual.Factors{C: -1, T: 1, P: 1, V: 1}, 0},
+		"what is no number is nothing": {accrual.Factors{C: math.NaN(), T: 1, P: 1, V: 1}, 0},
+		"each factor counts":           {accrual.Factors{C: 0.5, T: 0.5, P: 0.5, V: 0.5}, 6.25},
 	} {
 		t.Run(name, func(t *testing.T) { check.WantEqual(t, row.of.R(), row.want) })
 	}
@@ -27,8 +26,8 @@ func TestR(t *testing.T) {
 
 // TestFactors: the golden vectors have what does not reach the bounds.
 func TestFactors(t *testing.T) {
-	of := but(rating.Inputs{Adoption: 1, Survival: 1, Helpfulness: 1}, "Instability 2, BandAbuse 3, Spam 4")
-	check.WantEqual(t, of.Factors(), rating.Factors{C: 1, P: 0.5, V: 1, Q: 3})
+	of := but(accrual.Inputs{Adoption: 1, Survival: 1, Helpfulness: 1}, "Instability 2, BandAbuse 3, Spam 4")
+	check.WantEqual(t, of.Factors(), accrual.Factors{C: 1, P: 0.5, V: 1, Q: 3})
 }
 
 // TestTransparency: what the golden vectors do not show.
@@ -42,7 +41,7 @@ func TestTransparency(t *testing.T) {
 		"just below the cap of the schema":       {accrual.Signal{Context: true, Verification: true}, 0.3},
 		"just below the cap of the verification": {accrual.Signal{Trace: true, Sources: true, Schema: true}, 0.6},
 	} {
-		t.Run(name, func(t *testing.T) { check.WantEqual(t, rating.Transparency(row.of), row.want) })
+		t.Run(name, func(t *testing.T) { check.WantEqual(t, accrual.Transparency(row.of), row.want) })
 	}
 }
 
@@ -53,6 +52,6 @@ func TestStep(t *testing.T) {
 		{100, 46.666667, 92}, {100, 0, 92}, {60, 0, 52}, {50, 0, 42.5}, {8, 0, 6.8},
 		{99, 100, 99.15},
 	} {
-		check.WantEqual(t, rating.Step(row.old, row.today), row.want)
+		check.WantEqual(t, accrual.Step(row.old, row.today), row.want)
 	}
 }

@@ -1,12 +1,8 @@
-package rating
+package accrual
 
-import (
-	"math"
+import "math"
 
-	"github.com/actionproof/mediator/reputation/accrual"
-)
-
-// The constants of seed 002. history.go has those that the seed leaves open.
+// The constants of seed 002. inputs.go has those that the seed leaves open.
 const (
 	drawdownWeight   = 1.5
 	logistic         = 1.2
@@ -21,7 +17,7 @@ const (
 
 const day = 86_400 // seconds
 
-// Inputs are the inputs of the factors, each rounded by [accrual.Round].
+// Inputs are the inputs of the factors, each rounded by [Round].
 type Inputs struct {
 	Sigma        float64 `json:"sigma"`        // spread of the outcomes, 0 to 0.5
 	Drawdown     float64 `json:"drawdown"`     // 0 to 1
@@ -47,27 +43,27 @@ type Factors struct {
 // Factors computes the factors.
 func (i Inputs) Factors() Factors {
 	return Factors{
-		C: accrual.Round(math.Exp(-i.Sigma) * math.Exp(-drawdownWeight*i.Drawdown)),
-		T: accrual.Round(clamp(i.Transparency, 0, 1)),
-		P: accrual.Round(1 / (1 + math.Exp(-logistic*i.RAP))),
-		V: accrual.Round(clamp(weighted(part{0.35, i.Adoption}, part{0.45, i.Survival}, part{0.20, i.Helpfulness}), 0, 1)),
-		Q: accrual.Round(clamp(i.Instability, 0, 1) + clamp(i.BandAbuse, 0, 1) + clamp(i.Spam, 0, 1)),
+		C: Round(math.Exp(-i.Sigma) * math.Exp(-drawdownWeight*i.Drawdown)),
+		T: Round(clamp(i.Transparency, 0, 1)),
+		P: Round(1 / (1 + math.Exp(-logistic*i.RAP))),
+		V: Round(clamp(weighted(part{0.35, i.Adoption}, part{0.45, i.Survival}, part{0.20, i.Helpfulness}), 0, 1)),
+		Q: Round(clamp(i.Instability, 0, 1) + clamp(i.BandAbuse, 0, 1) + clamp(i.Spam, 0, 1)),
 	}
 }
 
 // R returns the rating by the factors alone, 0 to 100.
 func (f Factors) R() float64 {
-	return accrual.Round(100 * clamp(f.C*f.T*f.P*f.V/(1+f.Q), 0, 1))
+	return Round(100 * clamp(f.C*f.T*f.P*f.V/(1+f.Q), 0, 1))
 }
 
 // Step returns the rating one step from old towards today's.
 func Step(old, today float64) float64 {
 	next := weighted(part{weightOfNew, today}, part{weightOfOld, old})
-	return accrual.Round(clamp(clamp(next, old-MaxStep, old+MaxStep), 0, 100))
+	return Round(clamp(clamp(next, old-MaxStep, old+MaxStep), 0, 100))
 }
 
 // Transparency returns the worth of one signal, 0 to 1.
-func Transparency(s accrual.Signal) float64 {
+func Transparency(s Signal) float64 {
 	sum := weighted(
 		part{0.20, one(s.Trace)}, part{0.20, one(s.Sources)}, part{0.15, one(s.Context)}, part{0.15, one(s.Verification)},
 		part{0.10, one(s.Timestamp)}, part{0.20, one(s.Schema)},
@@ -78,7 +74,7 @@ func Transparency(s accrual.Signal) float64 {
 	if !s.Verification {
 		sum = min(sum, verificationCap)
 	}
-	return accrual.Round(sum)
+	return Round(sum)
 }
 
 type part struct{ weight, value float64 }

@@ -1,4 +1,4 @@
-package rating_test
+package accrual_test
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/reputation/accrual"
-	"github.com/actionproof/mediator/reputation/rating"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -20,9 +19,9 @@ const (
 )
 
 var (
-	scoring = evidence.HashBytes([]byte("formulas"))
-	agent   = of("own")
-	whole   = accrual.Signal{ID: "s", Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true,
+	formulas = evidence.HashBytes([]byte("formulas"))
+	worker   = of("own")
+	whole    = accrual.Signal{ID: "s", Trace: true, Sources: true, Context: true, Verification: true, Timestamp: true,
 		Schema: true}
 )
 
@@ -34,7 +33,7 @@ type log []accrual.Entry
 
 func (l log) session(score float64, edits ...func(*accrual.Session)) log {
 	s := accrual.Session{ID: fmt.Sprint("ses_", len(l)), EventID: fmt.Sprint("evt_", len(l)), Score: score,
-		ScoringHash: scoring, Interactions: 1, Hosts: []string{"m:443"}}
+		ScoringHash: formulas, Interactions: 1, Hosts: []string{"m:443"}}
 	for _, edit := range edits {
 		edit(&s)
 	}
@@ -83,13 +82,13 @@ func (l log) wait(seconds int64) log {
 	return l
 }
 
-func (l log) after(t testing.TB, days int64) rating.Rating {
+func (l log) after(t testing.TB, days int64) accrual.Rating {
 	t.Helper()
 	return replayed(l).Rating(midnight + days*day)
 }
 
-func replayed(l log) *rating.Account {
-	a, err := rating.Replay(agent, l, scoring)
+func replayed(l log) *accrual.Account {
+	a, err := accrual.Replay(worker, l, formulas)
 	if err != nil {
 		panic(err)
 	}
@@ -101,7 +100,7 @@ var told = log{}.signal(whole)
 func steady() log { return told.sessions(20, 50) }
 
 // but returns inputs with other values of some fields, such as "Drawdown 0.01, RAP 1.5".
-func but(i rating.Inputs, changes string) rating.Inputs {
+func but(i accrual.Inputs, changes string) accrual.Inputs {
 	for change := range strings.SplitSeq(changes, ", ") {
 		if name, text, ok := strings.Cut(change, " "); ok {
 			v, err := strconv.ParseFloat(text, 64)
@@ -114,7 +113,7 @@ func but(i rating.Inputs, changes string) rating.Inputs {
 	return i
 }
 
-var steadyInputs = rating.Inputs{Transparency: 1, RAP: 1.666667, Adoption: 0.5, Survival: 0.5, Helpfulness: 0.5}
+var steadyInputs = accrual.Inputs{Transparency: 1, RAP: 1.666667, Adoption: 0.5, Survival: 0.5, Helpfulness: 0.5}
 
 // TestInputs: what the golden vectors do not show.
 func TestInputs(t *testing.T) {

@@ -1,11 +1,9 @@
-package rating
+package accrual
 
 import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/actionproof/mediator/reputation/accrual"
 )
 
 // What seed 002 leaves open. tools/simulate shows the effect of each value, and docs/adr the reasons.
@@ -20,51 +18,48 @@ const (
 	lossWeighs = 10   // favourable statements that outweigh one lost dispute
 )
 
-// history is what only the rating keeps of a log.
-type history struct {
-	agent       accrual.Agent
-	scoringHash string
-	signals     []float64 // worth of each
-	citedBy     owners
-	days        []int   // with a closed signal of a registered agent without a sidecar: the events before each
-	lostDays    int     // before the last lost dispute
-	day         int64   // the last of the days
-	spam        float64 // Q's penalty for violations, as of spamAt
-	spamAt      int64
+// recorded is what only the rating keeps of a log.
+type recorded struct {
+	signals  []float64 // worth of each
+	citedBy  owners
+	days     []int   // with a closed signal of a registered agent without a sidecar: the events before each
+	lostDays int     // before the last lost dispute
+	day      int64   // the last of the days
+	spam     float64 // Q's penalty for violations, as of spamAt
+	spamAt   int64
 }
 
 // owners are the owners of other agents. Each counts once, since an owner can have any number of agents.
 type owners map[string]bool
 
-func (a *Account) add(e accrual.Entry, at int64) {
-	h := &a.history
+func (a *Account) record(e Entry, at int64) {
 	switch {
 	case e.Signal != nil:
-		h.signals = append(h.signals, Transparency(*e.Signal))
+		a.signals = append(a.signals, Transparency(*e.Signal))
 		// The node sees no work of an agent without a sidecar but its signals.
-		if h.agent.Owner == "" && e.Signal.Verification && midnight(at) > h.day {
-			h.days, h.day = append(h.days, a.Events()), midnight(at)
+		if a.agent.Owner == "" && e.Signal.Verification && midnight(at) > a.day {
+			a.days, a.day = append(a.days, len(a.events)), midnight(at)
 		}
 	case e.Cited != nil:
-		h.credit(h.citedBy, e.Cited.By)
-	case e.Dispute != nil && e.Dispute.Outcome == accrual.ChallengerWins:
-		h.lostDays = len(h.days)
+		a.credit(a.citedBy, e.Cited.By)
+	case e.Dispute != nil && e.Dispute.Outcome == ChallengerWins:
+		a.lostDays = len(a.days)
 	case e.Violation != nil:
-		h.spam, h.spamAt = h.spamOf(at)+violationPenalty, at
+		a.spam, a.spamAt = a.spamOf(at)+violationPenalty, at
 	}
 }
 
 // credit counts another agent's owner once. It must be known, and not the agent's own.
-func (h *history) credit(to owners, other string) {
+func (a *Account) credit(to owners, other string) {
 	// The entry has a valid id or none. To parse a did:key anew for each dispute of each day would take long.
 	owner, _, _ := strings.Cut(other, ":")
-	if owner != "" && owner != "did" && owner != h.agent.Owner {
+	if owner != "" && owner != "did" && owner != a.agent.Owner {
 		to[owner] = true
 	}
 }
 
-func (h *history) spamOf(at int64) float64 {
-	return h.spam * math.Exp2(-float64(at-h.spamAt)/halfLife)
+func (a *Account) spamOf(at int64) float64 {
+	return a.spam * math.Exp2(-float64(at-a.spamAt)/halfLife)
 }
 
 // outcome is the result of one event, 0 to 1, and the model hosts called.
@@ -79,9 +74,13 @@ type outcome struct {
 // dispute is lost.
 func (a *Account) outcomes() []outcome {
 	var last []outcome
-	for _, o := range a.Outcomes(a.scoringHash, window) {
-		last = append(last, outcome{o.Score / 100, o.Hosts, o.Flagged, o.Event})
+	for i := len(a.events) - 1; i >= 0 && len(last) < window; i-- {
+		if o, counts := a.events[i].outcome(a.formulas); counts {
+			o.lost, o.event = i < a.flagged, i+1
+			last = append(last, o)
+		}
 	}
+	slices.Reverse(last)
 	for day := max(0, len(a.days)-window); day < len(a.days); day++ {
 		last = append(last, outcome{lowBand, []string{""}, day < a.lostDays, a.days[day]})
 	}
@@ -93,6 +92,18 @@ func (a *Account) outcomes() []outcome {
 		}
 	}
 	return last
+}
+
+// outcome is the lowest score of the event's sessions by these formulas, if they have an interaction.
+func (e *event) outcome(scoringHash string) (o outcome, counts bool) {
+	o.value = 1
+	for _, s := range e.sessions {
+		if s.ScoringHash == scoringHash {
+			o.value, o.hosts = min(o.value, s.Score/100), append(o.hosts, s.Hosts...)
+			counts = counts || s.Interactions > 0
+		}
+	}
+	return o, counts
 }
 
 func (a *Account) lacks() (lacks []string) {
@@ -108,31 +119,27 @@ func (a *Account) lacks() (lacks []string) {
 // inputs returns the inputs except for the spam, which also depends on the day.
 func (a *Account) inputs() Inputs {
 	survived, lost, refuted, failed := make(owners), make(map[string]bool), make(owners), 0
-	for d := range a.Accused() {
-		switch d.Outcome {
-		case accrual.TargetWins:
+	for _, d := range a.disputes {
+		switch {
+		case d.Outcome == TargetWins && !d.Raised:
 			a.credit(survived, d.Other)
-		case accrual.ChallengerWins:
+		case d.Outcome == ChallengerWins && !d.Raised:
 			lost[d.About] = true
-		}
-	}
-	for r := range a.Raised() {
-		switch r.Outcome {
-		case accrual.ChallengerWins:
-			a.credit(refuted, r.Other)
-		case accrual.TargetWins:
+		case d.Outcome == ChallengerWins:
+			a.credit(refuted, d.Other)
+		case d.Outcome == TargetWins:
 			failed++
 		}
 	}
 	outcomes := a.outcomes()
 	m, spread := meanAndSpread(outcomes)
 	return Inputs{
-		Sigma: accrual.Round(max(0, spread-noise)), Drawdown: accrual.Round(drawdown(outcomes)),
-		Transparency: accrual.Round(mean(a.signals[max(0, len(a.signals)-window):])),
-		RAP:          accrual.Round(clamp((m-lowBand)/max(spread, noise), -maxRAP, maxRAP)),
+		Sigma: Round(max(0, spread-noise)), Drawdown: Round(drawdown(outcomes)),
+		Transparency: Round(mean(a.signals[max(0, len(a.signals)-window):])),
+		RAP:          Round(clamp((m-lowBand)/max(spread, noise), -maxRAP, maxRAP)),
 		Adoption:     share(len(a.citedBy), 0), Survival: share(len(survived), len(lost)),
 		Helpfulness: share(len(refuted), failed),
-		Instability: pairs(outcomes, func(a, b outcome) bool { return math.Abs(accrual.Round(a.value-b.value)) > jump }),
+		Instability: pairs(outcomes, func(a, b outcome) bool { return math.Abs(Round(a.value-b.value)) > jump }),
 		BandAbuse: pairs(outcomes, func(a, b outcome) bool {
 			return !slices.ContainsFunc(a.hosts, func(host string) bool { return slices.Contains(b.hosts, host) })
 		}),
@@ -141,7 +148,7 @@ func (a *Account) inputs() Inputs {
 
 // share is the rule of succession: 0.5 without statements, and the first ones decide little.
 func share(favour, against int) float64 {
-	return accrual.Round(float64(prior/2+favour) / float64(prior+favour+lossWeighs*against))
+	return Round(float64(prior/2+favour) / float64(prior+favour+lossWeighs*against))
 }
 
 // drawdown returns the largest fall of the level. A lost dispute is a fall to 0.
@@ -165,7 +172,7 @@ func pairs(outcomes []outcome, holds func(a, b outcome) bool) float64 {
 			n++
 		}
 	}
-	return accrual.Round(float64(n) / float64(len(outcomes)-1))
+	return Round(float64(n) / float64(len(outcomes)-1))
 }
 
 func meanAndSpread(outcomes []outcome) (m, spread float64) {
@@ -179,12 +186,4 @@ func meanAndSpread(outcomes []outcome) (m, spread float64) {
 		squares += float64((v - m) * (v - m))
 	}
 	return m, math.Sqrt(squares / float64(len(values)))
-}
-
-func mean(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += v
-	}
-	return sum / float64(len(values))
 }
