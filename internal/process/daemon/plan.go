@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/db/postgres"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/endpoint"
-	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 )

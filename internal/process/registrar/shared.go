@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/internal/db/postgres"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/postgres"
 )
 
 // folder is the state of a registrar without replicas, which always leads.
@@ -44,7 +45,7 @@ func (folder) Lead(ctx context.Context, do func(context.Context) error) error { 
 // follows from the registry's key. Nor can they bring back one that is older than this replica has seen, or undo a
 // change by showing it to no other replica: each seal names those before.
 type shared struct {
-	db     *postgres.DB
+	db     *postgres.Pool
 	dir    string
 	secret []byte
 
@@ -55,7 +56,7 @@ type shared struct {
 const tables = `CREATE TABLE files (name text PRIMARY KEY, hash text NOT NULL, content bytea NOT NULL);
 CREATE TABLE seal (one boolean PRIMARY KEY DEFAULT true CHECK (one), revision bigint NOT NULL, mac text NOT NULL)`
 
-var schema = postgres.Schema{Name: "actionproof_registrar", Version: 2, Statements: tables,
+var schema = db.Schema{Name: "actionproof_registrar", Version: 2, Tables: tables,
 	Forgets: "which keys are certified"}
 
 // Keys of the database's advisory locks: of an edit, and of the replica that leads.
@@ -66,13 +67,13 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 	if err != nil {
 		return nil, err
 	}
-	db, err := postgres.OpenDB(ctx, dsn, schema)
+	pool, err := postgres.OpenPool(ctx, dsn, schema)
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{db: db, dir: dir, secret: secret}
+	s := &shared{db: pool, dir: dir, secret: secret}
 	if s.seen, err = readSeen(filepath.Join(dir, revisionFile)); err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(err, pool.Close())
 	}
 	return s, nil
 }
@@ -80,12 +81,14 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 // CopyTrust writes the trust bundle and its history into a folder, from the database that dsn names. They have the
 // registry's signatures; only its secret can show that they are the latest.
 func CopyTrust(ctx context.Context, dsn, dir string) (err error) {
-	db, err := postgres.OpenReadOnly(ctx, dsn, schema)
+	existing := schema
+	existing.Existing = true
+	pool, err := postgres.OpenPool(ctx, dsn, existing)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.Read().QueryContext(ctx, `SELECT left(name, $1),
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	rows, err := pool.Read().QueryContext(ctx, `SELECT left(name, $1),
 CASE WHEN octet_length(content) <= $2 THEN content END FROM files LIMIT $3`, maxName, maxContent, maxFiles+1)
 	if err != nil {
 		return ledger.Unavailable("read the registrar's state", err)
