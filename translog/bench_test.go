@@ -40,8 +40,8 @@ func load(b *testing.B, db *sql.DB, held int) {
 			}
 			id := fmt.Sprintf("post_%d", i)
 			f := leaf.New(leaf.Intent, now, leaf.Document{Post: id}).Leaf(id)
-			do(`INSERT INTO leaves (seq, id, entry, opening, made) VALUES (?, ?, ?, ?, ?)`,
-				i+1, f.ID, f.Entry, f.Opening, f.Made)
+			do(`INSERT INTO leaves (number, id, entry, opening, made) VALUES (?, ?, ?, ?, ?)`,
+				i, f.ID, f.Entry, f.Opening, f.Made)
 			entries = append(entries, f.Entry)
 		}
 		grown, err := translog.Grow(head, edge, entries)

@@ -260,10 +260,10 @@ func TestFalseNumber(t *testing.T) {
 	db, err := sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)")
 	check.Must(t, err)
 	defer db.Close()
-	_, err = db.Exec(`UPDATE leaves SET seq = 99 WHERE id = '` + intent(1) + `'`)
+	_, err = db.Exec(`UPDATE leaves SET number = 99 WHERE id = '` + intent(1) + `'`)
 	check.Must(t, err)
 	for _, entry := range []string{"entry", "(SELECT entry FROM leaves WHERE id = '" + intent(1) + "')"} {
-		_, err = db.Exec(`UPDATE leaves SET seq = 2, entry = ` + entry + ` WHERE id = '` + intent(3) + `'`)
+		_, err = db.Exec(`UPDATE leaves SET number = 1, entry = ` + entry + ` WHERE id = '` + intent(3) + `'`)
 		check.Must(t, err)
 		check.WantCode(t, log.Wait(t.Context(), intent(3)), "log_contradicted")
 	}

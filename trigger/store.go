@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/internal/db/backend"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -28,7 +29,7 @@ func openStore(ctx context.Context, path, dsn, secret string) (store, error) {
 	if (dsn == "") != (secret == "") {
 		return store{}, errors.New("trigger: a secret is required with a database, and with nothing else")
 	}
-	d, err := db.Open(ctx, path, dsn, schema)
+	d, err := backend.Open(ctx, path, dsn, schema)
 	return store{d, secret}, err
 }
 

@@ -64,7 +64,7 @@ type Untampered struct {
 	Log           string  `json:"log,omitempty"` // its origin, once a policy has vouched for it
 	Posts         int     `json:"posts"`
 	Held          int     `json:"held"`
-	Refused       []Doubt `json:"refused,omitempty"`  // at most 100, as the others
+	Refused       []Doubt `json:"refused,omitempty"` // at most 100, as the others
 	RefusedCount  int     `json:"refusedCount"`
 	NotKnown      []Doubt `json:"notKnown,omitempty"`
 	NotKnownCount int     `json:"notKnownCount"`

@@ -32,7 +32,7 @@ import (
 	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/config/remote"
 	"github.com/actionproof/mediator/internal/config/secrets"
-	"github.com/actionproof/mediator/ledger/postgres"
+	"github.com/actionproof/mediator/internal/db/postgres"
 )
 
 // Process is what all processes configure in the same way.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/actionproof/mediator/internal/db/postgres"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -72,7 +73,7 @@ func guard(ctx context.Context, tx *sql.Tx, keys []ledger.Key) error {
 	var forgotten sql.NullInt64
 	err := tx.QueryRowContext(ctx, selectGuard).Scan(&commit, &fsync, &level, &forgotten)
 	if err == nil {
-		err = durable(commit, fsync)
+		err = postgres.Durable(commit, fsync)
 	}
 	if err == nil && level != "read committed" {
 		err = fmt.Errorf("the transaction's isolation level is %s; it must be READ COMMITTED", level)
@@ -87,15 +88,6 @@ func guard(ctx context.Context, tx *sql.Tx, keys []ledger.Key) error {
 		if k.Expires.Unix() <= forgotten.Int64 {
 			return ledger.Forgotten(k)
 		}
-	}
-	return nil
-}
-
-func durable(commit, fsync string) error {
-	if commit != "on" && commit != "remote_apply" || fsync != "on" {
-		return fmt.Errorf(
-			"the database runs with synchronous_commit=%s and fsync=%s, and could forget a consumed "+
-				"key: both have to be on", commit, fsync)
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	pool "github.com/actionproof/mediator/internal/db/postgres"
+	"github.com/actionproof/mediator/ledger/internal/tables"
 	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
@@ -53,7 +55,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	exec(t, dsn, `UPDATE actionproof.schema_version SET version = 99`)
 	_, err = postgres.Open(ctx, dsn, options("one"))
-	wantUnavailable(t, err, "version 99 and this program needs 5: use the program that made it. "+
+	wantUnavailable(t, err, "version 99 and this program needs 6: use the program that made it. "+
 		"A new database would forget the records, and which keys are consumed")
 }
 
@@ -123,7 +125,12 @@ func TestReadOnly(t *testing.T) {
 	if got, err := r.Get(t.Context(), "post_1"); err != nil || got.ID != "post_1" {
 		t.Errorf("got %q, %v", got.ID, err)
 	}
-	if err := r.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+	existing := tables.Schema
+	existing.Existing = true
+	p, err := pool.OpenPool(t.Context(), dsn, existing)
+	check.Must(t, err)
+	defer p.Close()
+	if err := p.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM posts`)
 		return err
 	}); err == nil {

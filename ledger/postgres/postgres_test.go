@@ -24,7 +24,7 @@ import (
 )
 
 var start = sync.OnceValues(func() (_ *pgtest.Server, err error) {
-	shared, err = pgtest.Launch()
+	shared, err = pgtest.Launch("max_connections=500")
 	return shared, err
 })
 

@@ -37,10 +37,10 @@ func addOlder(b *testing.B, path string, n int) {
 	check.Must(b, err)
 	defer db.Close()
 	for _, statement := range []string{
-		`INSERT INTO posts SELECT i, printf('post_%026d', i), 'post', 'forwarded', printf('ses_%09d', i / 1000),
+		`INSERT INTO posts SELECT i, printf('post_%026d', i), '', 'post', 'forwarded', printf('ses_%09d', i / 1000),
 			1700000000000 + i, 1, '{}' FROM n`,
 		`INSERT INTO artifacts SELECT i, '[]' FROM n`,
-		`INSERT INTO used SELECT i * 9 + k, printf('%026d issuer-%d', i, k), 'kind', 1700000000 + i / 1000
+		`INSERT INTO consumed SELECT i * 9 + k, printf('%026d issuer-%d', i, k), 'kind', 1700000000 + i / 1000
 			FROM n, (SELECT 0 AS k UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5
 				UNION SELECT 6 UNION SELECT 7 UNION SELECT 8)`,
 	} {

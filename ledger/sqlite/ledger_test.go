@@ -16,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	file "github.com/actionproof/mediator/internal/db/sqlite"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/internal/tables"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/leaktest"
@@ -146,7 +148,7 @@ func TestArtifactsOfManyPosts(t *testing.T) {
 		}
 	}
 	check.Must(t, l.Close())
-	db, err := sqlite.OpenDB(context.Background(), filepath.Join(dir, "ledger.db"), sqlite.TheSchema)
+	db, err := file.OpenFile(context.Background(), filepath.Join(dir, "ledger.db"), tables.Schema)
 	check.Must(t, err)
 	defer db.Close()
 	var other int

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/ledger/internal/tables"
 	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest"
@@ -32,7 +33,7 @@ func TestOpenRefuses(t *testing.T) {
 		}, "not a database"},
 		{"a damaged schema", damaged, "malformed"},
 		{"another schema version", another,
-			"schema version 99 and this program needs 5: use the program that made it. " +
+			"schema version 99 and this program needs 6: use the program that made it. " +
 				"A new file would forget the records, and which keys are consumed"},
 		{"a database of another program", foreign, "schema version 0"},
 	} {
@@ -67,7 +68,7 @@ func another(t *testing.T, path string) { statements(t, path, "PRAGMA user_versi
 func foreign(t *testing.T, path string) { statements(t, path, "CREATE TABLE theirs (n INTEGER)") }
 
 func viewed(t *testing.T, path string) {
-	statements(t, path, sqlite.TheSchema.Statements+`; PRAGMA user_version = 2; DROP TABLE posts;
+	statements(t, path, tables.Schema.Tables+fmt.Sprintf(`; PRAGMA user_version = %d`, tables.Schema.Version)+`; DROP TABLE posts;
 		CREATE VIEW posts AS SELECT hex(zeroblob(400000000)) AS record`)
 }
 

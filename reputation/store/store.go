@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/internal/db/backend"
 )
 
 // Errors to test for. All others have the code ledger_unavailable.
@@ -45,7 +46,7 @@ func OpenExisting(ctx context.Context, path, dsn string) (*Store, error) {
 }
 
 func open(ctx context.Context, path, dsn string, s db.Schema) (*Store, error) {
-	d, err := db.Open(ctx, path, dsn, s)
+	d, err := backend.Open(ctx, path, dsn, s)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/internal/db/backend"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -115,7 +116,7 @@ type Store struct {
 // Open opens a schema of the PostgreSQL database that dsn names, with the server's clock, so that replicas agree. If
 // dsn is empty, it opens the SQLite file at path with the clock now.
 func Open(ctx context.Context, path, dsn string, now func() time.Time) (*Store, error) {
-	d, err := db.Open(ctx, path, dsn, schema)
+	d, err := backend.Open(ctx, path, dsn, schema)
 	if err != nil {
 		return nil, err
 	}

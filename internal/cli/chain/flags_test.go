@@ -13,8 +13,9 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/internal/db/postgres"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/signer"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/ledgertest/pgtest"
@@ -37,13 +38,13 @@ func TestRegistrarsBundle(t *testing.T) {
 	}
 	before := []byte(`{"certificates":[]}`)
 	check.Must(t, os.WriteFile(in("trust.json"), before, 0o600))
-	db, err := postgres.OpenDB(t.Context(), dsn, postgres.Schema{Name: "actionproof_registrar", Version: 2,
-		Statements: `CREATE TABLE files (name text, content bytea)`})
+	pool, err := postgres.OpenPool(t.Context(), dsn, db.Schema{Name: "actionproof_registrar", Version: 2,
+		Tables: `CREATE TABLE files (name text, content bytea)`})
 	check.Must(t, err)
-	check.Must(t, errors.Join(db.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+	check.Must(t, errors.Join(pool.Write(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO files VALUES ('trust.json', $1)`, before)
 		return err
-	}), db.Close()))
+	}), pool.Close()))
 	_, err = keyring.NewRegistry(registry, signer.Options{Issuer: "registry", Audience: "verifiers",
 		Lifetime: time.Hour,
 		Now:      time.Now}, f.trust.Bundle).Revoke(t.Context(),

@@ -7,8 +7,8 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/config/fields"
+	"github.com/actionproof/mediator/internal/db/postgres"
 	"github.com/actionproof/mediator/internal/observe"
-	"github.com/actionproof/mediator/ledger/postgres"
 	"github.com/actionproof/mediator/look"
 	"github.com/actionproof/mediator/policy"
 )

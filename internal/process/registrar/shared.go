@@ -15,11 +15,12 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/internal/db/postgres"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/postgres"
 )
 
 // shared is the state of replicas in a PostgreSQL database. Each has a copy of the files in a folder, where the key
@@ -27,7 +28,7 @@ import (
 // follows from the registry's key. Nor can they bring back one that is older than this replica has seen, or undo a
 // change by showing it to no other replica: each seal names those before.
 type shared struct {
-	db     *postgres.DB
+	db     *postgres.Pool
 	dir    string
 	secret []byte
 
@@ -38,7 +39,7 @@ type shared struct {
 const tables = `CREATE TABLE files (name text PRIMARY KEY, hash text NOT NULL, content bytea NOT NULL);
 CREATE TABLE seal (one boolean PRIMARY KEY DEFAULT true CHECK (one), revision bigint NOT NULL, mac text NOT NULL)`
 
-var schema = postgres.Schema{Name: "actionproof_registrar", Version: 2, Statements: tables,
+var schema = db.Schema{Name: "actionproof_registrar", Version: 2, Tables: tables,
 	Forgets: "which keys are certified"}
 
 // Keys of the database's advisory locks: of an edit, and of the replica that leads.
@@ -49,13 +50,13 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 	if err != nil {
 		return nil, err
 	}
-	db, err := postgres.OpenDB(ctx, dsn, schema)
+	pool, err := postgres.OpenPool(ctx, dsn, schema)
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{db: db, dir: dir, secret: secret}
+	s := &shared{db: pool, dir: dir, secret: secret}
 	if s.seen, err = readSeen(filepath.Join(dir, revisionFile)); err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(err, pool.Close())
 	}
 	return s, nil
 }
@@ -63,12 +64,14 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 // CopyTrust writes the trust bundle and its history into a folder, from the database that dsn names. They have the
 // registry's signatures; only its secret can show that they are the latest.
 func CopyTrust(ctx context.Context, dsn, dir string) (err error) {
-	db, err := postgres.OpenReadOnly(ctx, dsn, schema)
+	existing := schema
+	existing.Existing = true
+	pool, err := postgres.OpenPool(ctx, dsn, existing)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.Read().QueryContext(ctx, `SELECT left(name, $1),
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	rows, err := pool.Read().QueryContext(ctx, `SELECT left(name, $1),
 CASE WHEN octet_length(content) <= $2 THEN content END FROM files LIMIT $3`, maxName, maxContent, maxFiles+1)
 	if err != nil {
 		return ledger.Unavailable("read the registrar's state", err)

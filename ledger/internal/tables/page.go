@@ -2,11 +2,10 @@ package tables
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"iter"
 	"math"
+	"time"
 
 	"github.com/actionproof/mediator/ledger"
 )
@@ -19,7 +18,7 @@ const pageRows, pageBytes = 256, 16 << 20
 var errFull = errors.New("the page is full")
 
 // position is a record's place in the order.
-type position struct{ started, seq int64 }
+type position struct{ Started, Seq int64 }
 
 type page struct {
 	records []ledger.Record // that match
@@ -83,7 +82,7 @@ func first(q ledger.Query) position {
 }
 
 func later(q ledger.Query, a, b position) position {
-	if less := a.started < b.started || a.started == b.started && a.seq < b.seq; less == q.OldestFirst {
+	if less := a.Started < b.Started || a.Started == b.Started && a.Seq < b.Seq; less == q.OldestFirst {
 		return b
 	}
 	return a
@@ -113,10 +112,11 @@ const (
 	oldestFirst = `(started, seq) > ($1, $2) AND started < $3 ORDER BY started, seq LIMIT $4`
 )
 
-// Statement returns the query for a page. SQLite uses a partial index only if the condition repeats the index's own.
-// There is none for flow, nor for the state forwarded, which nearly every record has.
-func (d Dialect) Statement(q ledger.Query) string {
-	page, index := `SELECT started, seq, `+matches+`record END, `+matches+d.Artifacts+` END FROM posts `, `WHERE `
+// Statement returns the query for a page; sets lists the key sets with q.Key. SQLite uses a partial index only if the
+// condition repeats the index's own, and byKeys must name that index. There is none for flow, nor for the state
+// forwarded, which nearly every record has.
+func Statement(q ledger.Query, byKeys, sets string) string {
+	page, index := `SELECT started, seq, `+matches+`record END, `+matches+artifacts+` END FROM posts `, `WHERE `
 	switch {
 	case q.Keys:
 		page = keysOnly
@@ -125,9 +125,9 @@ func (d Dialect) Statement(q ledger.Query) string {
 	}
 	switch {
 	case q.Key != "":
-		index = d.ByKeys + `WHERE keys > 0 AND keys IN (` + d.Sets + `) AND `
+		index = byKeys + `WHERE keys > 0 AND keys IN (` + sets + `) AND `
 	case q.Keys:
-		index = d.ByKeys + `WHERE keys > 0 AND `
+		index = byKeys + `WHERE keys > 0 AND `
 	case q.Session != "":
 		index = `WHERE session = $5 AND session <> '' AND `
 	case q.State != "" && q.State != ledger.StateForwarded:
@@ -139,33 +139,63 @@ func (d Dialect) Statement(q ledger.Query) string {
 	return page + index + newestFirst
 }
 
-func (r Reader) page(ctx context.Context, q ledger.Query, args []any) (p page, err error) {
-	err = r.each(ctx, r.d.Statement(q), args, func(rows *sql.Rows) (err error) {
-		var found ledger.Record
-		var record, artifacts, kids []byte
-		if q.Keys {
-			err = rows.Scan(&p.last.started, &p.last.seq, &found.ID, &found.Flow, &found.State, &found.Session, &kids)
-		} else {
-			err = rows.Scan(&p.last.started, &p.last.seq, &record, &artifacts)
-		}
-		p.rows++
-		switch {
-		case err != nil || record == nil && kids == nil: // it does not match
-			return err
-		case q.Keys:
-			found.Started = at(p.last.started)
-			err = json.Unmarshal(kids, &found.Keys)
-		default:
-			found, err = decode(record, artifacts)
-		}
-		p.records = append(p.records, found)
-		if p.bytes += len(record) + len(artifacts); err == nil && p.bytes >= pageBytes {
-			err = errFull
-		}
-		return err
-	})
-	if errors.Is(err, errFull) {
+// ByKeys names the index of the keys for SQLite, which without statistics would not find it.
+const ByKeys = `INDEXED BY posts_keys `
+
+func (r Reader) page(ctx context.Context, q ledger.Query, sets string, args []any) (p page, err error) {
+	byKeys := ByKeys
+	if r.db.Shared() {
+		byKeys = ""
+	}
+	statement := Statement(q, byKeys, sets)
+	if q.Keys {
+		err = each(ctx, r, statement, args, p.addKeys)
+	} else {
+		err = each(ctx, r, statement, args, p.add)
+	}
+	if err == errFull {
 		err = nil
 	}
 	return p, err
+}
+
+// row has no record if it does not match.
+type row struct {
+	At                position
+	Record, Artifacts []byte
+}
+
+func (p *page) add(r row) error {
+	p.rows, p.last = p.rows+1, r.At
+	if r.Record == nil {
+		return nil
+	}
+	found, err := decode(r.Record, r.Artifacts)
+	if err != nil {
+		return err
+	}
+	p.records = append(p.records, found)
+	if p.bytes += len(r.Record) + len(r.Artifacts); p.bytes >= pageBytes {
+		return errFull
+	}
+	return nil
+}
+
+// keysRow has no kids if it does not match.
+type keysRow struct {
+	At             position
+	ID, Flow       string
+	State, Session string
+	Kids           *string
+}
+
+func (p *page) addKeys(r keysRow) error {
+	p.rows, p.last = p.rows+1, r.At
+	if r.Kids == nil {
+		return nil
+	}
+	kids, err := kidsOf(*r.Kids)
+	p.records = append(p.records, ledger.Record{ID: r.ID, Flow: r.Flow, State: ledger.State(r.State), Session: r.Session,
+		Started: time.UnixMilli(r.At.Started).UTC(), Keys: kids})
+	return err
 }

@@ -15,7 +15,7 @@ func TestRepeatingDatabase(t *testing.T) {
 			if read++; read > 2 {
 				t.Fatal("the same page is read for ever")
 			}
-			return page{records: make([]ledger.Record, rows), rows: rows, last: position{started: 1, seq: 1}}, nil
+			return page{records: make([]ledger.Record, rows), rows: rows, last: position{1, 1}}, nil
 		}) {
 		}
 		if last == nil {

@@ -55,11 +55,3 @@ func Lost(r ledger.Record, now time.Time) ledger.Record {
 	r.Finished = now
 	return r
 }
-
-func EncodeAcceptance(a ledger.Acceptance) (string, error) {
-	raw, err := json.Marshal(a)
-	if err != nil {
-		return "", ledger.Unavailable("write the acceptance", err)
-	}
-	return string(raw), nil
-}

@@ -216,7 +216,7 @@ func (r *crashRig) enter(t *testing.T) kit.Agent {
 	a := reconnecting(r.OpenAgent(t))
 	if r.logs { // a play chooses the next write to the ledger: that of the session must be over
 		entry := "leaves WHERE id = 'session-opened " + a.Session.Session + "'"
-		kit.Until(t, "the session's entry in the log", func() bool { return r.count(t, entry, entry) == 1 })
+		kit.Until(t, "the session's entry in the log", func() bool { return r.count(t, entry) == 1 })
 	}
 	return a
 }
@@ -237,15 +237,15 @@ func (r *crashRig) records(t *testing.T, event string) []ledger.Record {
 
 func (r *crashRig) consumed(t *testing.T) int {
 	t.Helper()
-	return r.count(t, "used", "consumed")
+	return r.count(t, "consumed")
 }
 
-// count counts the rows of a table, whose name depends on the kind of database.
-func (r *crashRig) count(t *testing.T, inFile, inDatabase string) (n int) {
+// count counts the rows of a table.
+func (r *crashRig) count(t *testing.T, table string) (n int) {
 	t.Helper()
-	driver, dsn, table := "sqlite", "file:"+r.In("state/ledger.db")+"?mode=ro", inFile
+	driver, dsn := "sqlite", "file:"+r.In("state/ledger.db")+"?mode=ro"
 	if r.dsn != "" {
-		driver, dsn, table = "pgx", r.dsn, "actionproof."+inDatabase
+		driver, dsn, table = "pgx", r.dsn, "actionproof."+table
 	}
 	db, err := sql.Open(driver, dsn)
 	check.Must(t, err)

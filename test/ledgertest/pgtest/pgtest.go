@@ -150,7 +150,7 @@ func (s *Server) Copy(t testing.TB, dsn string) string {
 
 func (s *Server) create(template string) (dsn string, err error) {
 	name := "test" + strconv.Itoa(int(s.databases.Add(1)))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	c, err := pgx.Connect(ctx, s.dsn(superuser))
 	if err != nil {

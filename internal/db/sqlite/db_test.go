@@ -7,32 +7,37 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/actionproof/mediator/internal/db"
+	"github.com/actionproof/mediator/internal/db/sqlite"
 	"github.com/actionproof/mediator/ledger"
-	"github.com/actionproof/mediator/ledger/sqlite"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/leaktest"
 )
 
-func openDB(t *testing.T) *sqlite.DB {
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+func openDB(t *testing.T) *sqlite.File {
 	t.Helper()
-	db, err := sqlite.OpenDB(context.Background(), filepath.Join(t.TempDir(), "x.db"),
-		sqlite.Schema{Version: 1, Statements: `
+	f, err := sqlite.OpenFile(context.Background(), filepath.Join(t.TempDir(), "x.db"),
+		db.Schema{Version: 1, Tables: `
 		CREATE TABLE t (n INTEGER, raw BLOB);
 		CREATE TABLE parent (id INTEGER PRIMARY KEY);
 		CREATE TABLE child (parent INTEGER REFERENCES parent (id) DEFERRABLE INITIALLY DEFERRED);`})
 	check.Must(t, err)
-	return db
+	return f
 }
 
-var numbers = sqlite.Schema{Version: 1, Statements: "CREATE TABLE t (n INTEGER)"}
+var numbers = db.Schema{Version: 1, Tables: "CREATE TABLE t (n INTEGER)"}
 
-func openNumbers(t *testing.T, path string) *sqlite.DB {
+func openNumbers(t *testing.T, path string) *sqlite.File {
 	t.Helper()
-	db, err := sqlite.OpenDB(context.Background(), path, numbers)
+	f, err := sqlite.OpenFile(context.Background(), path, numbers)
 	check.Must(t, err)
-	return db
+	return f
 }
 
 func insert(n int) func(tx *sql.Tx) error {
@@ -44,11 +49,11 @@ func statement(query string) func(tx *sql.Tx) error {
 }
 
 // together runs writes in one group, in this order, and returns their errors. It must be called in a synctest bubble.
-func together(db *sqlite.DB, writes ...func(tx *sql.Tx) error) []error {
-	release := hold(db)
+func together(f *sqlite.File, writes ...func(tx *sql.Tx) error) []error {
+	release := hold(f)
 	errs := make([]error, len(writes))
 	for i, do := range writes {
-		go func() { errs[i] = db.Write(context.Background(), do) }()
+		go func() { errs[i] = f.Write(context.Background(), do) }()
 		synctest.Wait() // it is in the queue
 	}
 	release()
@@ -56,16 +61,16 @@ func together(db *sqlite.DB, writes ...func(tx *sql.Tx) error) []error {
 	return errs
 }
 
-func hold(db *sqlite.DB) (release func()) {
+func hold(f *sqlite.File) (release func()) {
 	gate := make(chan struct{})
-	go db.Write(context.Background(), func(*sql.Tx) error { <-gate; return nil })
+	go f.Write(context.Background(), func(*sql.Tx) error { <-gate; return nil })
 	synctest.Wait()
 	return func() { close(gate) }
 }
 
-func rows(t *testing.T, db *sqlite.DB) []int {
+func rows(t *testing.T, f *sqlite.File) []int {
 	t.Helper()
-	r, err := db.Read().Query("SELECT n FROM t ORDER BY n")
+	r, err := f.Read().Query("SELECT n FROM t ORDER BY n")
 	check.Must(t, err)
 	defer r.Close()
 	ns := []int{}
@@ -119,9 +124,9 @@ func TestGroup(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				db := openDB(t)
-				defer db.Close()
-				errs := together(db, insert(1), tt.fault, insert(3))
+				f := openDB(t)
+				defer f.Close()
+				errs := together(f, insert(1), tt.fault, insert(3))
 				switch {
 				case tt.is != nil && !errors.Is(errs[1], tt.is), errs[1] == nil:
 					t.Errorf("the faulty write got %v", errs[1])
@@ -136,10 +141,10 @@ func TestGroup(t *testing.T) {
 				if stored := slices.Contains(tt.want, 3); (errs[2] == nil) != stored {
 					t.Errorf("the write after it got %v", errs[2])
 				}
-				if err := db.Write(context.Background(), insert(4)); err != nil {
+				if err := f.Write(context.Background(), insert(4)); err != nil {
 					t.Errorf("the writer has not recovered: %v", err)
 				}
-				if got := rows(t, db); !slices.Equal(got, tt.want) {
+				if got := rows(t, f); !slices.Equal(got, tt.want) {
 					t.Errorf("stored: %v, want %v", got, tt.want)
 				}
 			})
@@ -158,12 +163,12 @@ func fill(tx *sql.Tx) error {
 
 func TestCallerLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := openDB(t)
-		defer db.Close()
-		release := hold(db)
+		f := openDB(t)
+		defer f.Close()
+		release := hold(f)
 		ctx, leave := context.WithCancel(context.Background())
 		left := make(chan error, 1)
-		go func() { left <- db.Write(ctx, insert(1)) }()
+		go func() { left <- f.Write(ctx, insert(1)) }()
 		synctest.Wait()
 		leave()
 		err := <-left // while the writer is still held
@@ -172,8 +177,8 @@ func TestCallerLeaves(t *testing.T) {
 			t.Errorf("the cause is lost: %v", err)
 		}
 		release()
-		check.Must(t, db.Write(context.Background(), insert(2)))
-		if got := rows(t, db); !slices.Equal(got, []int{2}) {
+		check.Must(t, f.Write(context.Background(), insert(2)))
+		if got := rows(t, f); !slices.Equal(got, []int{2}) {
 			t.Errorf("stored: %v", got)
 		}
 	})
@@ -181,18 +186,18 @@ func TestCallerLeaves(t *testing.T) {
 
 func TestCallerLeavesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := openDB(t)
-		defer db.Close()
-		release := hold(db)
+		f := openDB(t)
+		defer f.Close()
+		release := hold(f)
 		ctx, leave := context.WithCancel(context.Background())
 		left := make(chan error, 1)
-		go db.Write(context.Background(), func(*sql.Tx) error { leave(); return nil })
+		go f.Write(context.Background(), func(*sql.Tx) error { leave(); return nil })
 		synctest.Wait()
-		go func() { left <- db.Write(ctx, insert(1)) }()
+		go func() { left <- f.Write(ctx, insert(1)) }()
 		synctest.Wait()
 		release()
 		wantUnavailable(t, <-left, "context canceled")
-		if got := rows(t, db); len(got) != 0 {
+		if got := rows(t, f); len(got) != 0 {
 			t.Errorf("stored: %v", got)
 		}
 	})
@@ -200,11 +205,11 @@ func TestCallerLeavesLate(t *testing.T) {
 
 func TestCallerStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := openDB(t)
-		defer db.Close()
+		f := openDB(t)
+		defer f.Close()
 		ctx, leave := context.WithCancel(context.Background())
-		err := db.Write(ctx, func(tx *sql.Tx) error { leave(); return insert(1)(tx) })
-		if got := rows(t, db); err != nil || !slices.Equal(got, []int{1}) {
+		err := f.Write(ctx, func(tx *sql.Tx) error { leave(); return insert(1)(tx) })
+		if got := rows(t, f); err != nil || !slices.Equal(got, []int{1}) {
 			t.Errorf("stored: %v, %v", got, err)
 		}
 	})
@@ -212,19 +217,19 @@ func TestCallerStays(t *testing.T) {
 
 func TestFullQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := openDB(t)
-		defer db.Close()
-		release := hold(db)
+		f := openDB(t)
+		defer f.Close()
+		release := hold(f)
 		const more = 1
 		errs := make(chan error, sqlite.MaxWaiting+more)
 		for range sqlite.MaxWaiting {
-			go func() { errs <- db.Write(context.Background(), func(*sql.Tx) error { return nil }) }()
+			go func() { errs <- f.Write(context.Background(), func(*sql.Tx) error { return nil }) }()
 		}
 		synctest.Wait()
 		ctx, leave := context.WithCancel(context.Background())
 		left := make(chan error, 1)
-		go func() { left <- db.Write(ctx, insert(1)) }()
-		go func() { errs <- db.Write(context.Background(), insert(2)) }()
+		go func() { left <- f.Write(ctx, insert(1)) }()
+		go func() { errs <- f.Write(context.Background(), insert(2)) }()
 		synctest.Wait()
 		leave()
 		wantUnavailable(t, <-left, "wait for the writer")
@@ -232,7 +237,7 @@ func TestFullQueue(t *testing.T) {
 		for range sqlite.MaxWaiting + more {
 			check.Must(t, <-errs)
 		}
-		if got := rows(t, db); !slices.Equal(got, []int{2}) {
+		if got := rows(t, f); !slices.Equal(got, []int{2}) {
 			t.Errorf("stored: %v", got)
 		}
 	})
@@ -241,17 +246,17 @@ func TestFullQueue(t *testing.T) {
 func TestCloseDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "x.db")
-		db := openNumbers(t, path)
-		release := hold(db)
+		f := openNumbers(t, path)
+		release := hold(f)
 		accepted := make(chan error, 10)
 		for n := range 10 {
-			go func() { accepted <- db.Write(context.Background(), insert(n)) }()
+			go func() { accepted <- f.Write(context.Background(), insert(n)) }()
 		}
 		synctest.Wait()
 		closed := make(chan error, 1)
-		go func() { closed <- db.Close() }()
+		go func() { closed <- f.Close() }()
 		synctest.Wait()
-		if err := db.Write(context.Background(), insert(99)); !errors.Is(err, ledger.ErrClosed) {
+		if err := f.Write(context.Background(), insert(99)); !errors.Is(err, ledger.ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}
 		release()
@@ -260,30 +265,30 @@ func TestCloseDrains(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := errors.Join(<-closed, db.Close()); err != nil {
+		if err := errors.Join(<-closed, f.Close()); err != nil {
 			t.Error(err)
 		}
-		db = openNumbers(t, path)
-		defer db.Close()
-		if got := rows(t, db); len(got) != 10 {
+		f = openNumbers(t, path)
+		defer f.Close()
+		if got := rows(t, f); len(got) != 10 {
 			t.Errorf("stored: %v", got)
 		}
 	})
 }
 
 func TestSettings(t *testing.T) {
-	db := openDB(t)
-	defer db.Close()
+	f := openDB(t)
+	defer f.Close()
 	for name, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1",
 		"busy_timeout": "5000", "cache_size": "-1000"} {
 		var got string
-		err := db.Write(context.Background(),
+		err := f.Write(context.Background(),
 			func(tx *sql.Tx) error { return tx.QueryRow("PRAGMA " + name).Scan(&got) })
 		if err != nil || got != want {
 			t.Errorf("%s is %s, %v", name, got, err)
 		}
 	}
-	if _, err := db.Read().Exec("INSERT INTO t (n) VALUES (1)"); err == nil {
+	if _, err := f.Read().Exec("INSERT INTO t (n) VALUES (1)"); err == nil {
 		t.Error("the reading pool writes")
 	}
 }
@@ -291,37 +296,37 @@ func TestSettings(t *testing.T) {
 func TestSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	for _, tt := range []struct {
-		schema sqlite.Schema
+		schema db.Schema
 		says   string // empty: it opens
 	}{
-		{sqlite.Schema{Version: 2, Statements: numbers.Statements + "; INSERT INTO nowhere VALUES (1)"}, "nowhere"},
-		{sqlite.Schema{Version: 2, Statements: numbers.Statements}, ""},
-		{sqlite.Schema{Version: 2, Statements: numbers.Statements}, ""},
+		{db.Schema{Version: 2, Tables: numbers.Tables + "; INSERT INTO nowhere VALUES (1)"}, "nowhere"},
+		{db.Schema{Version: 2, Tables: numbers.Tables}, ""},
+		{db.Schema{Version: 2, Tables: numbers.Tables}, ""},
 		{
-			sqlite.Schema{Version: 1, Forgets: "numbers"},
+			db.Schema{Version: 1, Forgets: "numbers"},
 			"schema version 2 and this program needs 1: use the program that made it. A new file would forget numbers",
 		},
-		{sqlite.Schema{Version: 3, Statements: numbers.Statements}, "schema version 2 and this program needs 3"},
+		{db.Schema{Version: 3, Tables: numbers.Tables}, "schema version 2 and this program needs 3"},
 	} {
-		db, err := sqlite.OpenDB(context.Background(), path, tt.schema)
+		f, err := sqlite.OpenFile(context.Background(), path, tt.schema)
 		if tt.says != "" {
 			wantUnavailable(t, err, tt.says)
 			continue
 		}
 		check.Must(t, err)
-		if got := rows(t, db); len(got) != 0 {
+		if got := rows(t, f); len(got) != 0 {
 			t.Errorf("got %v", got)
 		}
-		check.Must(t, db.Close())
+		check.Must(t, f.Close())
 	}
 }
 
 // SQLite keeps descriptors of a locked file open, because closing one would end the lock. They must not add up.
 func TestDescriptorsOfReaders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
-	db := openNumbers(t, path)
-	defer db.Close()
-	check.Must(t, db.Write(t.Context(), func(tx *sql.Tx) error {
+	f := openNumbers(t, path)
+	defer f.Close()
+	check.Must(t, f.Write(t.Context(), func(tx *sql.Tx) error {
 		_, err := tx.Exec("INSERT INTO t (n) VALUES (1)")
 		return err
 	}))
@@ -339,7 +344,7 @@ func TestDescriptorsOfReaders(t *testing.T) {
 	for range 3 {
 		var reading []*sql.Rows
 		for range readers {
-			rows, err := db.Read().Query("SELECT n FROM t")
+			rows, err := f.Read().Query("SELECT n FROM t")
 			check.Must(t, err)
 			defer rows.Close()
 			if !rows.Next() {
@@ -353,5 +358,13 @@ func TestDescriptorsOfReaders(t *testing.T) {
 		if file, wal := descriptors(path), descriptors(path+"-wal"); file > 1+readers || wal > 1+waiting {
 			t.Errorf("%d descriptors of the file and %d of its WAL are open", file, wal)
 		}
+	}
+}
+
+func wantUnavailable(t *testing.T, err error, sentence string) {
+	t.Helper()
+	var e *ledger.Error
+	if !errors.As(err, &e) || e.Code() != "ledger_unavailable" || !strings.Contains(err.Error(), sentence) {
+		t.Errorf("got %v, want ledger_unavailable with %q", err, sentence)
 	}
 }

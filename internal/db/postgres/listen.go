@@ -15,9 +15,9 @@ const listenPause = time.Second
 
 // Listen calls heard after each notification on channel and after each new connection, which may have missed one, until
 // ctx ends. It calls failed with the error of each attempt. It takes one connection of the pool.
-func (d *DB) Listen(ctx context.Context, channel string, heard func(), failed func(error)) {
+func (p *Pool) Listen(ctx context.Context, channel string, heard func(), failed func(error)) {
 	for ctx.Err() == nil {
-		err := d.listen(ctx, channel, heard)
+		err := p.listen(ctx, channel, heard)
 		if ctx.Err() != nil {
 			return
 		}
@@ -29,8 +29,8 @@ func (d *DB) Listen(ctx context.Context, channel string, heard func(), failed fu
 	}
 }
 
-func (d *DB) listen(ctx context.Context, channel string, heard func()) error {
-	c, err := d.db.Conn(ctx)
+func (p *Pool) listen(ctx context.Context, channel string, heard func()) error {
+	c, err := p.db.Conn(ctx)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,8 @@ import (
 	"os"
 
 	modernc "modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/actionproof/mediator/internal/db"
 )
 
 // pragma is a setting that every connection gets and must confirm: SQLite silently ignores a misspelt one.
@@ -110,8 +111,8 @@ func (p pragma) verify(ctx context.Context, conn driver.Conn) error {
 
 // apply creates the schema in an empty file, and refuses another one. PRAGMA user_version holds the version; writing it
 // each time finds a file that is not writable.
-func (s Schema) apply(ctx context.Context, db *sql.DB) error {
-	tx, err := db.BeginTx(ctx, nil)
+func apply(ctx context.Context, to *sql.DB, s db.Schema) error {
+	tx, err := to.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,7 @@ func (s Schema) apply(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	if version == 0 && tables == 0 {
-		if _, err := tx.ExecContext(ctx, s.Statements); err != nil {
+		if _, err := tx.ExecContext(ctx, s.Tables); err != nil {
 			return fmt.Errorf("make the tables: %w", err)
 		}
 	} else if version != s.Version {
@@ -135,11 +136,4 @@ func (s Schema) apply(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	return tx.Commit()
-}
-
-// isConstraint reports whether a statement failed because its key exists. SQLite has undone only that statement.
-func isConstraint(err error) bool {
-	var e *modernc.Error
-	return errors.As(err, &e) &&
-		(e.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY || e.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE)
 }

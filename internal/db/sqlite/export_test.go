@@ -1,5 +1,3 @@
 package sqlite
 
-var TheSchema = schema
-
 const MaxWaiting = maxWaiting

@@ -1,20 +1,19 @@
-package sqlite
+package tables
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/actionproof/mediator/internal/db/sqlite"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 )
 
 func TestPlans(t *testing.T) {
-	l, err := Open(context.Background(), filepath.Join(t.TempDir(), "ledger.db"), Options{Now: time.Now})
+	f, err := sqlite.OpenFile(t.Context(), filepath.Join(t.TempDir(), "ledger.db"), Schema)
 	check.Must(t, err)
-	defer l.Close()
+	defer f.Close()
 	for _, tt := range []struct {
 		name string
 		q    ledger.Query
@@ -44,25 +43,25 @@ func TestPlans(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			args := []any{0, 0, 0, 1, tt.q.Session, tt.q.State, tt.q.Flow}
-			if tt.q.Key != "" {
-				args = append(args, "[1,2]")
-			}
-			wantPlan(t, l, tt.want, dialect.Statement(tt.q), args...)
+			wantPlan(t, f, tt.want, Statement(tt.q, ByKeys, "0, 1, 2"), args...)
 		})
 	}
 	t.Run("in flight, as a start asks", func(t *testing.T) {
-		wantPlan(t, l, "USING INDEX posts_state (state=?)", selectInFlight)
+		wantPlan(t, f, "USING INDEX posts_state (state=?)",
+			`SELECT record FROM posts WHERE state = 'forwarding' AND state <> 'forwarded' AND instance = $1`, "")
 	})
-	t.Run("to export", func(t *testing.T) { wantPlan(t, l, "SCAN unexported", selectUnexported, 1) })
+	t.Run("to export", func(t *testing.T) {
+		wantPlan(t, f, "SEARCH unexported USING COVERING INDEX unexported_instance (instance=?)", selectUnexported, "", 1)
+	})
 	t.Run("old", func(t *testing.T) {
-		wantPlan(t, l, "USING INDEX posts_started (started>? AND started<?)", selectOld, 0, 1, 1, 1)
+		wantPlan(t, f, "USING INDEX posts_started (started>? AND started<?)", selectOld, 0, 1, 1, 1)
 	})
 }
 
 // wantPlan holds a statement to an index, which also has to have its order: nothing is sorted.
-func wantPlan(t *testing.T, l *Ledger, want, statement string, args ...any) {
+func wantPlan(t *testing.T, f *sqlite.File, want, statement string, args ...any) {
 	t.Helper()
-	rows, err := l.db.Read().Query(`EXPLAIN QUERY PLAN `+statement, args...)
+	rows, err := f.Read().Query(`EXPLAIN QUERY PLAN `+statement, args...)
 	check.Must(t, err)
 	defer rows.Close()
 	var plan []string

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -32,7 +33,9 @@ var parameters = map[string]string{
 	"application_name":   "mediator",
 	"synchronous_commit": "on", // not the role's default
 	"statement_timeout":  strconv.FormatInt(operation.Milliseconds(), 10),
-	"lock_timeout":       strconv.FormatInt(operation.Milliseconds(), 10),
+	// a plan from when a table was small would read all of it
+	"plan_cache_mode": "force_custom_plan",
+	"lock_timeout":    strconv.FormatInt(operation.Milliseconds(), 10),
 	// a stuck process must not hold keys
 	"idle_in_transaction_session_timeout": strconv.FormatInt(operation.Milliseconds(), 10),
 }
@@ -82,29 +85,39 @@ func parse(dsn string) (*pgx.ConnConfig, error) {
 }
 
 // connect returns a pool that checks of each new connection that its commits are durable. Names without a schema belong
-// to schema.
-func connect(dsn, schema string, settings ...[2]string) (*sql.DB, error) {
+// to s.
+func connect(dsn string, s db.Schema) (*sql.DB, error) {
 	config, err := parse(dsn)
 	if err != nil {
 		return nil, err
 	}
-	config.RuntimeParams["search_path"] = schema
-	for _, s := range settings {
-		config.RuntimeParams[s[0]] = s[1]
+	config.RuntimeParams["search_path"] = s.Name
+	if s.Existing {
+		config.RuntimeParams["default_transaction_read_only"] = "on"
 	}
-	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+	pool := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		var commit, fsync string
 		err := c.QueryRow(ctx, `SELECT current_setting('synchronous_commit'), current_setting('fsync')`).
 			Scan(&commit, &fsync)
 		if err != nil {
 			return err
 		}
-		return durable(commit, fsync)
+		return Durable(commit, fsync)
 	}))
-	db.SetMaxOpenConns(maxConns)
-	db.SetMaxIdleConns(maxConns)
-	db.SetConnMaxIdleTime(5 * time.Minute)
-	return db, nil
+	pool.SetMaxOpenConns(maxConns)
+	pool.SetMaxIdleConns(maxConns)
+	pool.SetConnMaxIdleTime(5 * time.Minute)
+	return pool, nil
+}
+
+// Durable refuses the settings of a database that could lose a commit.
+func Durable(commit, fsync string) error {
+	if commit != "on" && commit != "remote_apply" || fsync != "on" {
+		return fmt.Errorf(
+			"the database runs with synchronous_commit=%s and fsync=%s, and could forget a consumed "+
+				"key: both have to be on", commit, fsync)
+	}
+	return nil
 }
 
 // discreet returns why a server cannot be reached, without its address and user.

@@ -27,7 +27,7 @@ type write struct {
 // take claims the write. It returns true only once: to the writer or to the caller.
 func (w *write) take() bool { return !w.taken.Swap(true) }
 
-func (d *DB) run() {
+func (d *File) run() {
 	defer close(d.done)
 	for first := range d.queue {
 		for group := d.gather(first); len(group) > 0; {
@@ -36,7 +36,7 @@ func (d *DB) run() {
 	}
 }
 
-func (d *DB) gather(first *write) []*write {
+func (d *File) gather(first *write) []*write {
 	group := []*write{first}
 	for len(group) < maxGroup {
 		select {
@@ -56,7 +56,7 @@ func (d *DB) gather(first *write) []*write {
 // others. After some failures, such as a full disk, SQLite undoes the whole transaction
 // (https://sqlite.org/lang_transaction.html section 3.3). Then the writes that have run get an error, and commit
 // returns the others for another transaction.
-func (d *DB) commit(group []*write) (rest []*write) {
+func (d *File) commit(group []*write) (rest []*write) {
 	tx, err := d.write.Begin()
 	if err != nil {
 		answer(group, ledger.Unavailable("begin", err))
@@ -86,7 +86,7 @@ func (d *DB) commit(group []*write) (rest []*write) {
 	return nil
 }
 
-func (d *DB) conclude(tx *sql.Tx) error {
+func (d *File) conclude(tx *sql.Tx) error {
 	if err := d.inPlace(); err != nil {
 		_ = tx.Rollback()
 		return ledger.Unavailable("commit", err)
@@ -101,7 +101,7 @@ func (d *DB) conclude(tx *sql.Tx) error {
 
 // inPlace refuses to commit to a file that was removed or replaced: SQLite would write on, and a restart would not find
 // the writes.
-func (d *DB) inPlace() error {
+func (d *File) inPlace() error {
 	now, err := os.Stat(d.path)
 	if err == nil && !os.SameFile(now, d.file) {
 		return fmt.Errorf("%s has been replaced while it was open: put back the file that was there, or "+

@@ -1,3 +1,4 @@
+// Package sqlite keeps a [db.DB] in an SQLite file of one process.
 package sqlite
 
 import (
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -18,10 +20,10 @@ const (
 	maxReaders = 8
 )
 
-// DB is an SQLite file with one writer that commits in groups: all waiting writes share a transaction and its one
-// fsync. A write that returned nil survives a crash of process and machine. A DB is safe for concurrent use. Only one
-// DB at a time may use a file.
-type DB struct {
+// File is an SQLite file with one writer that commits in groups: all waiting writes share a transaction and its one
+// fsync. A write that returned nil survives a crash of process and machine. A File is safe for concurrent
+// use. Only one at a time may use a file.
+type File struct {
 	path  string
 	file  os.FileInfo // as opened
 	write *sql.DB     // one connection, which only the writer uses after opening
@@ -37,19 +39,35 @@ type DB struct {
 	closed bool
 }
 
-// Schema is what a program expects in its file.
-type Schema struct {
-	Version    int    // above zero, and unique to the schema
-	Statements string // that create it
-	// what a new file would forget; part of each refusal of a file, so that it is not replaced lightly
-	Forgets string
+// Open opens the schema in the file at path as [OpenFile] does, and prepares its frequent statements.
+func Open(ctx context.Context, path string, s db.Schema) (*db.DB, error) {
+	if _, err := os.Stat(path); err != nil && s.Existing {
+		return nil, err
+	}
+	f, err := OpenFile(ctx, path, s)
+	if err != nil {
+		return nil, err
+	}
+	prepared := make(map[string]*sql.Stmt, len(s.Frequent))
+	for _, query := range s.Frequent {
+		if prepared[query], err = f.write.PrepareContext(ctx, query); err != nil {
+			return nil, errors.Join(ledger.Unavailable("prepare", err), f.Close())
+		}
+	}
+	write := func(ctx context.Context, do func(context.Context, db.Transaction) error) error {
+		// A cancelled statement would take the other writes of its group with it.
+		return f.Write(ctx, func(t *sql.Tx) error {
+			return do(context.WithoutCancel(ctx), db.Transaction{Tx: t, Prepared: prepared})
+		})
+	}
+	return db.New(s, db.Backend{Read: f.read, Write: write, Close: f.Close}), nil
 }
 
-// OpenDB opens the file at path, or creates it with mode 0600 and the schema. It refuses a file that is open in
-// another DB, has another schema, is not writable, or refuses the durability settings. Beside the file lie path-wal,
+// OpenFile opens the file at path, or creates it with mode 0600 and the schema. It refuses a file that is open in
+// another File, has another schema, is not writable, or refuses the durability settings. Beside the file lie path-wal,
 // path-shm and path.lock.
-func OpenDB(ctx context.Context, path string, s Schema) (*DB, error) {
-	d := &DB{path: path, queue: make(chan *write, maxWaiting), done: make(chan struct{})}
+func OpenFile(ctx context.Context, path string, s db.Schema) (*File, error) {
+	d := &File{path: path, queue: make(chan *write, maxWaiting), done: make(chan struct{})}
 	if err := d.open(ctx, s); err != nil {
 		return nil, ledger.Unavailable("open "+filepath.Base(path), err)
 	}
@@ -57,8 +75,8 @@ func OpenDB(ctx context.Context, path string, s Schema) (*DB, error) {
 	return d, nil
 }
 
-// open opens all parts of the DB or none. It sets d.close, which closes them in reverse.
-func (d *DB) open(ctx context.Context, s Schema) (err error) {
+// open opens all parts of the File or none. It sets d.close, which closes them in reverse.
+func (d *File) open(ctx context.Context, s db.Schema) (err error) {
 	var opened []func() error
 	closeAll := func() error {
 		var errs []error
@@ -89,7 +107,7 @@ func (d *DB) open(ctx context.Context, s Schema) (err error) {
 	}
 	opened = append(opened, d.write.Close)
 	d.write.SetMaxOpenConns(1)
-	if err := s.apply(ctx, d.write); err != nil {
+	if err := apply(ctx, d.write, s); err != nil {
 		return err
 	}
 	for _, s := range []struct {
@@ -120,17 +138,7 @@ func (d *DB) open(ctx context.Context, s Schema) (err error) {
 }
 
 // Read returns a pool that sees committed data and refuses writes.
-func (d *DB) Read() *sql.DB { return d.read }
-
-// Prepare prepares a statement for writes, through tx.Stmt, because parsing costs more than running. Call it before the
-// first write. The DB closes it.
-func (d *DB) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
-	s, err := d.write.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, ledger.Unavailable("prepare", err)
-	}
-	return s, nil
-}
+func (d *File) Read() *sql.DB { return d.read }
 
 // Write runs do in a transaction and returns nil once it is durable.
 //
@@ -139,7 +147,7 @@ func (d *DB) Prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 //
 // Once do begins, ctx no longer matters. do must not end the transaction, call Write, or pass the transaction a context
 // that can end: an interrupted statement undoes the whole group of writes.
-func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
+func (d *File) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return ledger.Unavailable("wait for the writer", err)
 	}
@@ -158,7 +166,7 @@ func (d *DB) Write(ctx context.Context, do func(tx *sql.Tx) error) error {
 	return <-w.done // it has begun: only its outcome tells what is stored
 }
 
-func (d *DB) enqueue(w *write) error {
+func (d *File) enqueue(w *write) error {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.closed {
@@ -173,4 +181,4 @@ func (d *DB) enqueue(w *write) error {
 }
 
 // Close makes accepted writes durable and closes the file. Later writes get [ledger.ErrClosed].
-func (d *DB) Close() error { return d.close() }
+func (d *File) Close() error { return d.close() }
