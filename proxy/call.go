@@ -140,12 +140,12 @@ func (p *Pipeline) identify(ctx context.Context, c *call) {
 	}
 }
 
-// readBody reads at most limit bytes of body, before anything is sent.
+// readBody reads at most limit bytes of body, before anything is sent. kind is empty if no rule judges the body.
 func (c *call) readBody(limit int64, kind string) (*body.Body, error) {
 	// A deadline ends a read; a context does not. Connections without deadlines have the server's limits.
 	reading := http.NewResponseController(c.w)
 	_ = reading.SetReadDeadline(c.p.o.Now().Add(c.p.o.Timeouts.Step))
-	read, err := c.p.bodies.Read(c.w, c.r, c.session.ID, limit, kind == rules.ContentJSON)
+	read, err := c.p.bodies.Read(c.w, c.r, c.session.ID, limit, kind == rules.ContentJSON, kind != "")
 	_ = reading.SetReadDeadline(time.Time{})
 	return read, err
 }

@@ -21,7 +21,7 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	c.session.Note(strings.TrimSuffix("egress "+c.r.Method+" "+c.record.Host+c.record.Path+" "+c.record.Message, " "))
 	if e.Credential.CoversBody() && !c.learns() && c.held == nil && c.r.Body != http.NoBody {
 		var err error
-		if c.held, err = c.readBody(body.Max, rules.ContentRaw); err != nil {
+		if c.held, err = c.readBody(body.Max, ""); err != nil {
 			c.closeAfter()
 			return err
 		}

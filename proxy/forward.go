@@ -25,11 +25,7 @@ import (
 func (t *posting) forward(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.p.o.Timeouts.Forward)
 	defer cancel()
-	body := t.content.Reader()
-	if t.content.Size > 0 {
-		body = &prompt{body, t.timely}
-	}
-	out := t.outgoing(ctx, cancel, body)
+	out := t.outgoing(ctx, cancel, t.content.Reader())
 	out.ContentLength = t.content.Size
 	// An upstream that leaves the body unread would take it for a request, with the credential of the next call.
 	out.Close = t.action.Content == rules.ContentRaw
@@ -58,22 +54,6 @@ func (t *posting) forward(ctx context.Context) error {
 		t.unsent(ctx, err)
 	}
 	return err
-}
-
-// prompt is a body with a condition, which its first read checks: a connection may have taken long.
-type prompt struct {
-	io.Reader
-	condition func() error
-}
-
-func (p *prompt) Read(b []byte) (int, error) {
-	if p.condition != nil {
-		if err := p.condition(); err != nil {
-			return 0, err
-		}
-		p.condition = nil
-	}
-	return p.Reader.Read(b)
 }
 
 // unsent refunds the event for a post that never left. It records the outcome first: a crash in between costs the event

@@ -377,7 +377,7 @@ func newPostRig(t testing.TB, answer http.HandlerFunc, change func(*PipelineOpti
 	actions[1].AgentSolves, actions[2].AllowQuery, actions[3].Content, actions[3].MaxBody = true, true, rules.ContentRaw,
 		4<<20
 	egress := []rules.Egress{{Name: "reads", Match: matching(t, p.base+"/**", "GET")},
-		{Name: "keyed", Match: matching(t, p.base+"/inference", "PUT"), Credential: credential}}
+		{Name: "keyed", Match: matching(t, p.base+"/inference", "PUT", "POST"), Credential: credential}}
 	p.rig = newRig(t, func(po *intercept.Options) {
 		if change != nil {
 			change(&o, actions)

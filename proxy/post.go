@@ -35,7 +35,7 @@ type posting struct {
 	keys       []ledger.Key // consumed before the first byte goes out
 }
 
-// maxSteps bounds the number of steps with [posting.witnessed], which each may take Timeouts.Step.
+// maxSteps bounds the number of steps with [posting.cleared], which each may take Timeouts.Step.
 const maxSteps = 11
 
 // steps are the steps before the forward, in order. A failed step stops the post before anything is sent. Consumed keys
@@ -68,21 +68,15 @@ func (p *Pipeline) post(c *call, a *rules.Action) error {
 		return err
 	}
 	for _, step := range steps {
-		if err := t.bounded(ctx, step.take); err != nil {
-			c.step(step.name)
+		err := t.bounded(ctx, step.take)
+		if c.step(step.name); err != nil {
 			err = goneMeanwhile(ctx, step.name, err)
 			t.unsent(ctx, err)
 			return err
 		}
-		c.step(step.name)
 		failpoint.Reach(step.name)
 	}
-	err = t.witnessed(ctx)
-	if err == nil {
-		err = t.timely()
-	}
-	if err != nil {
-		err = goneMeanwhile(ctx, "witness", err)
+	if err := t.cleared(ctx); err != nil {
 		t.unanswered(err)
 		t.unsent(ctx, err)
 		return err
@@ -90,25 +84,20 @@ func (p *Pipeline) post(c *call, a *rules.Action) error {
 	return t.forward(ctx) // 10
 }
 
-// timely refuses a post whose capability has ended, because the process was suspended since step 9: policy, trust or
-// session may be others now. An API that takes part looks itself.
-func (t *posting) timely() error {
+// cleared waits until others have seen the post's intent, if that is demanded. It refuses a post whose capability ended
+// while the process was suspended: policy, trust or session may be others now. An API that takes part checks itself.
+func (t *posting) cleared(ctx context.Context) error {
+	if t.p.o.Witnessed != nil {
+		err := t.bounded(ctx, func(t *posting, ctx context.Context) error { return t.p.o.Witnessed(ctx, t.record) })
+		if t.step("witness"); err != nil {
+			return goneMeanwhile(ctx, "witness", err)
+		}
+	}
 	over := t.p.o.Now().Sub(t.admission.Expires)
 	if over < evidence.DefaultSkew || t.action.TakesPart {
 		return nil
 	}
 	return refusal.New("expired", "the capability expired %s ago, before the post was sent", over.Round(time.Second))
-}
-
-// witnessed waits until others have seen the post's intent, if that is demanded. A post without them fails: its intent
-// is durable, but nothing was sent.
-func (t *posting) witnessed(ctx context.Context) error {
-	if t.p.o.Witnessed == nil {
-		return nil
-	}
-	err := t.bounded(ctx, func(t *posting, ctx context.Context) error { return t.p.o.Witnessed(ctx, t.record) })
-	t.step("witness")
-	return err
 }
 
 // posts notes a post until the returned function is called: meanwhile no human may answer an MCP server.

@@ -303,7 +303,8 @@ func TestQueryOverride(t *testing.T) {
 		"method=%70%4FST": "method", "method=+delete%20": "method", "method=%2570ost": "",
 		"_method%00%=DELETE": "_method\x00%", "%5fmethod=%": "_method",
 		"[_method]=a": "[_method]", "[x-http-method]=a": "[x-http-method]", "_x_method=DELETE": "", "%zz+%4=a&_method%2": "",
-		"__METHOD_OVERRIDE__=POST": "__METHOD_OVERRIDE__", "_http_method=a": "_http_method", "methodOverride=a": "methodOverride",
+		"__METHOD_OVERRIDE__=POST": "__METHOD_OVERRIDE__", "_http_method=a": "_http_method",
+		"methodOverride=a":    "methodOverride",
 		"x-tunneled-method=a": "x-tunneled-method", "payment_method_override=a": "", "http_method=POST": "",
 		"x-http-method=a": "x-http-method", "x-method-override=a": "x-method-override", "method=patch": "method",
 	} {

@@ -142,9 +142,10 @@ func (c *Body) Close() {
 	})
 }
 
-// Read reads the body of a session's request, at most limit bytes, as JSON or raw. It refuses a body that could change
-// the call's method.
-func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, limit int64, isJSON bool) (*Body, error) {
+// Read reads the body of a session's request, at most limit bytes, as JSON or raw. It refuses a judged body that could
+// change the call's method.
+func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, limit int64, isJSON, judged bool) (*Body,
+	error) {
 	if len(r.Trailer) > 0 {
 		return nil, refusal.New("request_malformed",
 			"the request announces trailers, which the content hash would not cover")
@@ -173,9 +174,11 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 		return nil, refusal.New("request_malformed",
 			"the request carries trailers, which the content hash would not cover")
 	}
-	if err := b.checkMethod(r, session, c.Text); err != nil {
-		c.Close()
-		return nil, err
+	if judged {
+		if err := b.checkMethod(r, session, c.Text); err != nil {
+			c.Close()
+			return nil, err
+		}
 	}
 	return c, nil
 }

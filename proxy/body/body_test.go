@@ -98,6 +98,10 @@ func TestHiddenFields(t *testing.T) {
 		{"POST", http.Header{kind: {form + "; charset=utf-8, " + form + "; charset=ibm037"}}, kind},
 		{"POST", http.Header{kind: {form, "text/plain; charset=utf-16"}}, kind},
 		{"POST", http.Header{kind: {form + "; charset=UTF-8"}}, ""},
+		{"POST", http.Header{kind: {form + "; charset=latin1"}}, ""},
+		{"POST", http.Header{kind: {form + "; charset="}}, ""},
+		{"PUT", http.Header{kind: {"text/html; charset=shift_jis"}}, ""},
+		{"POST", http.Header{coding: {""}}, ""},
 		{"POST", http.Header{kind: {`text/plain; charset = "iso-8859-15" ; x=y`}}, ""},
 	} {
 		if got := hidesFields(tt.method, tt.header); got != tt.want {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -35,14 +34,15 @@ func contentType(h http.Header) string { return strings.ToLower(strings.Join(h["
 
 // likeASCII is a charset in which fields have the names that [methodOverride] looks for.
 var likeASCII = regexp.MustCompile(
-	`charset\s*=\s*["']?(?:utf-?8|us-ascii|iso-8859-\d{1,2}|windows-125\d)["']?\s*(?:[;,]|$)`)
+	`charset\s*=\s*["']?(?:utf-?8|(?:us-)?ascii|latin1|iso-8859-\d{1,2}|windows-125\d)?["']?\s*(?:[;,]|$)`)
 
 // hidesFields returns a header by which a body hides its fields from [methodOverride], but not from servers: Express
 // expands a compressed form, and reads UTF-7.
 func hidesFields(method string, h http.Header) (name string) {
-	compressed := func(coding string) bool { return !strings.EqualFold(strings.TrimSpace(coding), "identity") }
+	coding := strings.ToLower(strings.TrimSpace(strings.Join(h["Content-Encoding"], ",")))
 	switch {
-	case method == http.MethodPost && slices.ContainsFunc(h["Content-Encoding"], compressed):
+	case method != http.MethodPost: // no server takes another method for it
+	case coding != "" && coding != "identity":
 		return "Content-Encoding"
 	case strings.Contains(likeASCII.ReplaceAllString(contentType(h), ""), "charset"):
 		return "Content-Type"
@@ -50,10 +50,9 @@ func hidesFields(method string, h http.Header) (name string) {
 	return ""
 }
 
-// memberOverride reads the first object, after a byte order mark too.
 func memberOverride(body []byte) string {
-	body = body[max(bytes.IndexByte(body, '{'), 0):]
-	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(bytes.TrimPrefix(body, []byte("\ufeff"))),
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
 		return ""
 	}

@@ -75,7 +75,7 @@ func (n *node) search(segments []string, formats bool) *Endpoint {
 	}
 	if formats && (len(rest) == 0 || len(rest) == 1 && rest[0] == "") {
 		for name, next := range n.literal {
-			if r := next.search(rest, formats); r != nil && strings.HasPrefix(first, name+".") {
+			if r := next.search(rest, formats); r != nil && name != "" && strings.HasPrefix(first, name+".") {
 				return r
 			}
 		}

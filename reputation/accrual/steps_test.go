@@ -171,7 +171,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
-// A day of an worker without a sidecar that a wrong clock has dated in the future keeps out no later day.
+// A day of an agent without a sidecar that a wrong clock has dated in the future keeps out no later day.
 func TestDayAfterSetBack(t *testing.T) {
 	key := accrual.Agent{Subject: "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK"}
 	closed := accrual.Signal{ID: "s", Verification: true}

@@ -51,7 +51,7 @@ func (p Plan) Limits(named []observe.Path) (confine.Limits, error) {
 		return l, err
 	}
 	connect := slices.Clone(p.Connect)
-	if len(connect) > 0 {
+	if len(connect)+len(c.Connect) > 0 {
 		connect = append(connect, dns)
 	}
 	if l.Connect, err = ports(connect); err != nil {

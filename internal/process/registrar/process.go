@@ -161,8 +161,10 @@ func (p *process) Open(ctx context.Context) (err error) {
 	}
 	if c.Postgres != nil {
 		p.store, err = openShared(ctx, c.Postgres.ConnString(), c.State, p.registry)
+	} else if folder, failed := registrar.OpenFolder(c.State); failed != nil {
+		err = failed
 	} else {
-		p.store, err = registrar.OpenFolder(c.State)
+		p.store = folder
 	}
 	if err != nil {
 		return err

@@ -138,16 +138,18 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 
 const prunePeriod = 10 * time.Minute
 
-// prune removes what is old from the ledger, until ctx ends. It waits for the next period after the clock has jumped
-// ahead: if that was wrong, all records would be lost.
+// prune removes what is old from the ledger, until ctx ends. After the clock has jumped ahead, it goes by the time
+// before: if the jump was wrong, all records would be lost.
 func prune(ctx context.Context, record ledger.Store, now func() time.Time, log *zap.Logger) {
 	last := now()
 	for range every.Tick(ctx, prunePeriod) {
 		at := now()
-		jumped := at.Round(0).Sub(last.Round(0)) > 2*prunePeriod // without the monotonic clock
-		if last = at; jumped {
-			log.Warn("the ledger is not pruned yet, because the clock has jumped ahead")
-		} else if err := record.Prune(ctx, at); err != nil && ctx.Err() == nil {
+		by := at
+		if at.Round(0).Sub(last.Round(0)) > 2*prunePeriod { // without the monotonic clock
+			by = last
+		}
+		last = at
+		if err := record.Prune(ctx, by); err != nil && ctx.Err() == nil {
 			log.Error("the ledger could not be pruned", zap.Error(err))
 		}
 	}
