@@ -17,7 +17,7 @@ type Verification struct {
 	Tasks string `yaml:"tasks" is:"public"`
 	// Hosts are the host names of `public`. Other names are refused, except IP addresses and names used through a sidecar.
 	Hosts []string `yaml:"hosts"`
-	// Servers are what the tool list_mcp_servers names.
+	// Servers are the MCP servers that list_mcp_servers names.
 	Servers []ListedServer `yaml:"servers" to:"256"`
 	// XRay names servers that judge agents.
 	XRay XRay `yaml:"xray"`

@@ -43,9 +43,18 @@ func Storable(text string) bool { return utf8.ValidString(text) && !strings.Cont
 
 // One returns the first row of a query, or Schema.Missing. See [Each].
 func One[T any](ctx context.Context, d *DB, doing, query string, args ...any) (one T, err error) {
-	all, err := Many[T](ctx, d, doing, query, args...)
-	return first(d, all, err)
+	err = Each(ctx, d, doing, query, args, func(row T) error { one = row; return errFirst })
+	switch err {
+	case errFirst:
+		return one, nil
+	case nil:
+		err = d.missing
+	}
+	return one, err
 }
+
+// errFirst ends a query after its first row: in a hostile copy of a file the others can be many and long.
+var errFirst = errors.New("one row is enough")
 
 // Objects returns the rows of a query whose one column has the JSON of a T. See [Each].
 func Objects[T any](ctx context.Context, d *DB, doing, query string, args ...any) ([]T, error) {

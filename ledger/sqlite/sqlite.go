@@ -24,7 +24,7 @@ type Ledger struct{ *tables.Ledger }
 // Posts that an earlier process left in flight become indeterminate, because they may have been sent.
 func Open(ctx context.Context, path string, o Options) (*Ledger, error) {
 	if o.Now == nil || o.Instance+o.Chains != "" {
-		return nil, errors.New("ledger: a clock is required, and nothing of a shared ledger")
+		return nil, errors.New("ledger: a file needs a clock, and takes no Instance and no Chains")
 	}
 	if _, err := os.Stat(path); o.Known && errors.Is(err, fs.ErrNotExist) {
 		return nil, ledger.Gone(filepath.Base(path))

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -8,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -68,26 +70,33 @@ func (l *Ledger) run(ctx context.Context, doing string, all ...db.Statement) err
 	return l.db.Write(ctx, doing, func(t db.Tx) error { return t.Run(all...) })
 }
 
-// settle ends posts in flight. It looks again if another process has ended one of them meanwhile. The condition on the
-// state is that of the index: a start must not read every record.
+// settle ends posts in flight. The condition on the state is that of the index: a start must not read every record.
 func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
-	for range maxChunks {
-		lost, err := l.posts(ctx, `WHERE state = 'forwarding' AND state <> 'forwarded' AND `+where, arg)
-		if err != nil || len(lost) == 0 {
-			return err
-		}
-		var b batch
-		for i := 0; i < len(lost) && err == nil; i++ {
-			err = l.outcome(&b, Lost(lost[i], l.o.Now()))
-		}
-		if err == nil {
-			err = l.run(ctx, "write the record", b...)
-		}
-		if !errors.Is(err, ledger.ErrState) {
+	lost, err := l.posts(ctx, `WHERE state = 'forwarding' AND state <> 'forwarded' AND `+where, arg)
+	if err != nil || len(lost) == 0 {
+		return err
+	}
+	return l.lose(ctx, lost)
+}
+
+// lose ends posts together, or one by one if another process has ended one of them meanwhile.
+func (l *Ledger) lose(ctx context.Context, lost []ledger.Record) error {
+	var b batch
+	for _, r := range lost {
+		if err := l.outcome(&b, Lost(r, l.o.Now())); err != nil {
 			return err
 		}
 	}
-	return ledger.Unavailable("end the posts in flight", ledger.ErrState)
+	err := l.run(ctx, "write the record", b...)
+	if !errors.Is(err, ledger.ErrState) {
+		return err
+	}
+	for i := 0; i < len(lost) && len(lost) > 1; i++ {
+		if err := l.lose(ctx, lost[i:i+1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // signal says that leaves, or ends of calls, may have been stored.
@@ -198,6 +207,7 @@ func (l *Ledger) Write(ctx context.Context, outcomes, records []ledger.Record, r
 			return err
 		}
 	}
+	b.order()
 	err := l.run(ctx, "write the record", b...)
 	if err == nil {
 		l.endChains(receipts)
@@ -213,6 +223,18 @@ func (b *batch) add(query string, args ...any) { b.must(nil, query, args...) }
 // must adds a statement that fails with instead unless it changes a row.
 func (b *batch) must(instead error, query string, args ...any) {
 	*b = append(*b, db.Statement{Query: query, Args: args, None: instead})
+}
+
+// order moves the naming of key sets to the end, sorted: two processes that name the same new ones would otherwise wait
+// for each other.
+func (b batch) order() {
+	set := func(s db.Statement) (id int64) {
+		if s.Query == nameKeySet {
+			id = s.Args[0].(int64)
+		}
+		return id
+	}
+	slices.SortStableFunc(b, func(x, y db.Statement) int { return cmp.Compare(set(x), set(y)) })
 }
 
 func (l *Ledger) record(b *batch, r ledger.Record) error {

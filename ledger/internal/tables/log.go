@@ -102,6 +102,9 @@ func integrate(t db.Tx, limit int, grow ledger.Grow) (int, error) {
 		return 0, err
 	}
 	trees, err := db.ManyIn[tree](t, lockTree)
+	if err == nil && len(trees) == 0 {
+		err = errors.New("the log's tree is missing")
+	}
 	if err != nil {
 		return 0, err
 	}

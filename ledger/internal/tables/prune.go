@@ -14,7 +14,7 @@ const (
 	// pruneChunk bounds what one transaction removes, so that no post waits for a whole pruning.
 	pruneChunk = 256
 	// maxChunks bounds one pruning, even of a database that always has more; the next one goes on.
-	maxChunks = 4000
+	maxChunks = 40_000
 	// pruneWindow bounds the oldest rows searched for one chunk. If as many long-lived ones came first, they would delay
 	// the pruning of those after them.
 	pruneWindow = 16 * pruneChunk

@@ -45,6 +45,9 @@ func decode(record, artifacts []byte) (r ledger.Record, err error) {
 	if err = json.Unmarshal(record, &r); err == nil && len(artifacts) > 0 {
 		err = json.Unmarshal(artifacts, &r.Artifacts)
 	}
+	if err != nil {
+		err = ledger.Unavailable("read", err)
+	}
 	return r, err
 }
 
