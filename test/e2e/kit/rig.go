@@ -112,7 +112,18 @@ func (r *Rig) Start(t *testing.T) {
 	stack, err := devstack.Start(context.WithoutCancel(t.Context()), r.Dir)
 	check.Must(t, err)
 	r.Stack = stack
-	t.Cleanup(stack.Stop)
+	t.Cleanup(func() {
+		for _, p := range stack.Processes {
+			select {
+			case <-p.Done:
+				if t.Failed() {
+					t.Log(stack.ExitError(p))
+				}
+			default:
+			}
+		}
+		stack.Stop()
+	})
 	check.Must(t, stack.Ready(context.WithoutCancel(t.Context())))
 }
 
