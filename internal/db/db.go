@@ -126,7 +126,7 @@ func (t Tx) Exec(query string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
-// Statement is one of those that [Tx.Run] runs.
+// Statement is a statement for [Tx.Run].
 type Statement struct {
 	Query string
 	Args  []any

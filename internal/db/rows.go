@@ -68,18 +68,11 @@ func Objects[T any](ctx context.Context, d *DB, doing, query string, args ...any
 
 // Object returns the first of [Objects], or Schema.Missing.
 func Object[T any](ctx context.Context, d *DB, doing, query string, args ...any) (one T, err error) {
-	all, err := Objects[T](ctx, d, doing, query, args...)
-	return first(d, all, err)
-}
-
-func first[T any](d *DB, all []T, err error) (one T, _ error) {
-	switch {
-	case err != nil:
-		return one, err
-	case len(all) == 0:
-		return one, d.missing
+	text, err := One[string](ctx, d, doing, query, args...)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &one)
 	}
-	return all[0], nil
+	return one, err
 }
 
 // ManyIn returns the rows of a query in a transaction. See [Each].

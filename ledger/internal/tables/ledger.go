@@ -70,7 +70,8 @@ func (l *Ledger) run(ctx context.Context, doing string, all ...db.Statement) err
 	return l.db.Write(ctx, doing, func(t db.Tx) error { return t.Run(all...) })
 }
 
-// settle ends posts in flight. The condition on the state is that of the index: a start must not read every record.
+// settle ends posts in flight. The condition on the state repeats the index's: a start must not read
+// every record.
 func (l *Ledger) settle(ctx context.Context, where string, arg any) error {
 	lost, err := l.posts(ctx, `WHERE state = 'forwarding' AND state <> 'forwarded' AND `+where, arg)
 	if err != nil || len(lost) == 0 {
@@ -87,11 +88,13 @@ func (l *Ledger) lose(ctx context.Context, lost []ledger.Record) error {
 			return err
 		}
 	}
-	err := l.run(ctx, "write the record", b...)
-	if !errors.Is(err, ledger.ErrState) {
+	switch err := l.run(ctx, "write the record", b...); {
+	case !errors.Is(err, ledger.ErrState):
 		return err
+	case len(lost) == 1:
+		return nil
 	}
-	for i := 0; i < len(lost) && len(lost) > 1; i++ {
+	for i := range lost {
 		if err := l.lose(ctx, lost[i:i+1]); err != nil {
 			return err
 		}

@@ -160,7 +160,7 @@ func (t tree) head() (head ledger.TreeHead, err error) {
 	return head, err
 }
 
-// width is that of a tile, in leaves of its subtree.
+// width is the number of hashes in a full tile.
 const width = 256
 
 // edgeOf reads the incomplete tiles of a tree.
