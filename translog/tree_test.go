@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"filippo.io/torchwood"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/ledger"
@@ -14,11 +15,18 @@ import (
 	"github.com/actionproof/mediator/translog"
 )
 
-// TestTree grows a tree in memory and one in a store side by side.
+// TestTree grows a tree in memory and one in a store, and compares both with package tlog.
 func TestTree(t *testing.T) {
 	var tree translog.Tree
 	var entries []string
 	var stored ledger.TreeHead
+	var hashes []tlog.Hash // as package tlog stores them
+	read := tlog.HashReaderFunc(func(indexes []int64) (all []tlog.Hash, _ error) {
+		for _, i := range indexes {
+			all = append(all, hashes[i])
+		}
+		return all, nil
+	})
 	tiles := make(map[string]ledger.Tile)
 	name := func(f ledger.Tile) string { return fmt.Sprint(f.Level, " ", f.N) }
 	rows := new(grownRows)
@@ -34,8 +42,22 @@ func TestTree(t *testing.T) {
 		for _, f := range g.Tiles {
 			tiles[name(f)] = f
 		}
-		if tree.Head() != stored {
-			t.Fatalf("%+v, want %+v", tree.Head(), stored)
+		more, err := tlog.StoredHashes(int64(i), []byte(entries[i]), read)
+		check.Must(t, err)
+		hashes = append(hashes, more...)
+		root, err := tlog.TreeHash(tree.Size, read)
+		check.Must(t, err)
+		if want := (ledger.TreeHead{Size: int64(i) + 1, Root: root}); tree.Head() != want || stored != want {
+			t.Fatalf("%+v and %+v, want %+v", tree.Head(), stored, want)
+		}
+		for _, f := range g.Tiles {
+			if f.Level < 0 {
+				continue
+			}
+			of := tlog.Tile{H: torchwood.TileHeight, L: f.Level, N: f.N, W: len(f.Data) / tlog.HashSize}
+			want, err := tlog.ReadTileData(of, read)
+			check.Must(t, err)
+			check.WantEqual(t, string(f.Data), string(want))
 		}
 		if i%100 != 0 && i != 255 && i < 510 {
 			continue
