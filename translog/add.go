@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/translog/leaf"
 )
@@ -25,10 +26,8 @@ func (l *Log) beat(ctx context.Context) {
 		l.pulse = b.ID
 		l.mu.Unlock()
 		l.Add(b)
-		select {
-		case <-ctx.Done():
+		if every.Sleep(ctx, minute.Add(beat).Sub(now)) != nil {
 			return
-		case <-time.After(minute.Add(beat).Sub(now)):
 		}
 	}
 }
@@ -46,27 +45,6 @@ func (l *Log) Add(f ledger.Leaf) {
 		l.o.Failed(fmt.Errorf("the log lacks the %s: %d leaves wait for the ledger already", f.ID, maxWaiting))
 	}
 	signal(l.added)
-}
-
-func (l *Log) keep(ctx context.Context) {
-	var pause time.Duration
-	var again <-chan time.Time // set after a failure
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-l.added:
-		case <-again:
-		}
-		err := l.storeWaiting(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		if pause, again = retryAfter(pause, err), nil; err != nil {
-			l.o.Failed(err)
-			again = time.After(pause)
-		}
-	}
 }
 
 // storeWaiting stores the leaves that wait. A failure may have stored them; the store skips those that it has.

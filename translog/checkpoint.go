@@ -83,13 +83,9 @@ func checkSize(n int64) error {
 	return nil
 }
 
-// cutNote splits a signed note into its text and its signatures.
-func cutNote(signed string) (text, signatures string, ok bool) {
-	i := strings.LastIndex(signed, "\n\n")
-	if i < 0 {
-		return "", "", false
-	}
-	return signed[:i+1], signed[i+2:], true
+// unsigned parses a checkpoint without its signatures.
+func unsigned(checkpoint string) (torchwood.Checkpoint, error) {
+	return torchwood.ParseCheckpoint(checkpoint[:strings.LastIndex(checkpoint, "\n\n")+1])
 }
 
 // maxCheckpoint bounds a checkpoint with its signatures, in bytes.

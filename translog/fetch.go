@@ -12,6 +12,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/translog/leaf"
 )
 
@@ -52,12 +53,8 @@ func (fetcher) SaveTiles([]tlog.Tile, [][]byte) {}
 // ReadEndpoint implements [torchwood.TileReader].
 func (f fetcher) ReadEndpoint(ctx context.Context, path string) (body []byte, err error) {
 	for try := range retries + 1 {
-		if try > 0 {
-			select {
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			case <-time.After(time.Duration(try) * firstRetry):
-			}
+		if err := every.Sleep(ctx, time.Duration(try)*firstRetry); err != nil {
+			return nil, err
 		}
 		var busy bool
 		if body, busy, err = f.get(ctx, path); !busy {

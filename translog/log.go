@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"filippo.io/torchwood"
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/actionproof/mediator/internal/failpoint"
@@ -21,8 +22,6 @@ const (
 	maxBatch = 512
 	// DefaultInterval is the time between two checkpoints without a caller in [Log.Wait].
 	DefaultInterval = 10 * time.Second
-	// firstRetry and lastRetry bound the pauses after the store, the key or a witness has failed.
-	firstRetry, lastRetry = time.Second, 10 * time.Second
 )
 
 // Options configure a [Log].
@@ -47,10 +46,10 @@ type Options struct {
 type Log struct {
 	store     ledger.Log
 	o         Options
-	woken     chan struct{} // a leaf was stored
-	hurried   chan struct{} // somebody waits
-	added     chan struct{} // to waiting
-	own       []*Policy     // each is satisfied by one of the log's keys, the first by Key
+	woken     chan struct{}    // a leaf was stored
+	hurried   chan struct{}    // somebody waits
+	added     chan struct{}    // to waiting
+	own       torchwood.Policy // the signature of Key or of a former key
 	witnesses []*witness
 	// turn is held while this process grows the tree and signs.
 	turn sync.Mutex
@@ -77,9 +76,11 @@ func New(ctx context.Context, store ledger.Log, o Options) (*Log, error) {
 	}
 	l := &Log{store: store, o: o, woken: make(chan struct{}, 1), hurried: make(chan struct{}, 1),
 		added: make(chan struct{}, 1), changed: make(chan struct{}), since: o.Now()}
-	for _, k := range append([]Key{o.Key}, o.Former...) {
-		l.own = append(l.own, Unwitnessed(k))
+	keys := map[string]note.Verifier{o.Key.vkey: o.Key.verifier}
+	for _, k := range o.Former {
+		keys[k.vkey] = k.verifier
 	}
+	l.own = signedBy(keys)
 	for _, m := range o.Policy.witnesses {
 		if m.url != "" {
 			l.witnesses = append(l.witnesses, &witness{member: m, log: l, work: make(chan ledger.Checkpoint, 1)})
@@ -131,20 +132,13 @@ func (l *Log) continues(ctx context.Context, head ledger.TreeHead, c ledger.Chec
 	if c.Note == "" {
 		return nil
 	}
-	var err error
-	for _, own := range l.own {
-		var was torchwood.Checkpoint
-		if was, _, err = opened(c.Note, own); err == nil {
-			if was.N != c.Size {
-				return contradicted("has a malformed checkpoint")
-			}
-			return l.begins(ctx, head, was.Tree)
-		}
+	was, _, err := opened(c.Note, l.own)
+	if err != nil {
+		return contradicted("has a checkpoint that is not its own: %w", err)
 	}
-	return contradicted("has a checkpoint that is not its own: %w", err)
-}
-
-func (l *Log) begins(ctx context.Context, head ledger.TreeHead, was tlog.Tree) error {
+	if was.N != c.Size {
+		return contradicted("has a malformed checkpoint")
+	}
 	if head.Size < was.N {
 		return contradicted("has %d entries, and had %d when it was signed", head.Size, was.N)
 	}
@@ -160,13 +154,6 @@ func treeOf(h ledger.TreeHead) tlog.Tree { return tlog.Tree{N: h.Size, Hash: h.R
 // Wake says that leaves were stored. It does not wait.
 func (l *Log) Wake() { signal(l.woken) }
 
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // a signal is pending
-	}
-}
-
 // Run numbers leaves, signs checkpoints and has them cosigned until ctx ends. Each minute it adds a heartbeat: a gap
 // shows when the log did not run.
 func (l *Log) Run(ctx context.Context) {
@@ -175,7 +162,9 @@ func (l *Log) Run(ctx context.Context) {
 	for _, w := range l.witnesses {
 		all.Go(func() { w.run(ctx) })
 	}
-	all.Go(func() { l.keep(ctx) })
+	all.Go(func() {
+		repeat(ctx, l.added, func(struct{}) error { return l.storeWaiting(ctx) }, l.o.Failed)
+	})
 	all.Go(func() { l.beat(ctx) })
 	var pause time.Duration
 	for {
@@ -192,14 +181,6 @@ func (l *Log) Run(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// retryAfter returns the pause before the next attempt.
-func retryAfter(last time.Duration, err error) time.Duration {
-	if err == nil {
-		return 0
-	}
-	return min(max(2*last, firstRetry), lastRetry)
 }
 
 // sleep waits until it is time for another checkpoint: after the interval if a leaf was stored, or at once for somebody
@@ -268,7 +249,7 @@ func (l *Log) Publish(ctx context.Context) error {
 
 // current reports whether the log's present key has signed the checkpoint.
 func (l *Log) current(c ledger.Checkpoint) bool {
-	_, _, err := opened(c.Note, l.own[0])
+	_, _, err := opened(c.Note, Unwitnessed(l.o.Key))
 	return err == nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -24,8 +23,8 @@ const (
 type Policy struct {
 	torchwood.Policy
 	origin    string
-	logs      []string // vkeys
-	quorum    bool     // demands witnesses
+	keys      map[string]note.Verifier // of the log, by vkey
+	quorum    bool                     // demands witnesses
 	witnesses []member
 }
 
@@ -52,7 +51,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 	if _, err := torchwood.ParsePolicy(text); err != nil {
 		return nil, refusal.New("config_malformed", "the log's policy: %v", err)
 	}
-	p := new(Policy)
+	p := &Policy{keys: make(map[string]note.Verifier)}
 	var rest []string // without the log's keys
 	keys, grouped := make(map[string]bool), make(map[string]bool)
 	for i, line := range strings.Split(string(text), "\n") {
@@ -67,14 +66,19 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		var err error
 		switch fields[0] {
 		case "log":
-			origin, _, _ := strings.Cut(fields[1], "+")
-			switch {
-			case slices.Contains(p.logs, fields[1]):
-				err = errors.New("it names a key twice")
-			case p.origin != "" && p.origin != origin:
-				err = errors.New("it names a second log")
+			var v note.Verifier
+			if v, err = note.NewVerifier(fields[1]); err != nil {
+				break
 			}
-			p.origin, p.logs = origin, append(p.logs, fields[1])
+			for _, other := range p.keys {
+				switch {
+				case other.Name() != v.Name():
+					err = errors.New("it names a second log")
+				case other.KeyHash() == v.KeyHash():
+					err = errors.New("it names a key twice")
+				}
+			}
+			p.origin, p.keys[fields[1]] = v.Name(), v
 		case "quorum":
 			p.quorum = fields[1] != "none"
 		case "witness":
@@ -95,55 +99,33 @@ func ParsePolicy(text []byte) (*Policy, error) {
 				grouped[child] = true
 			}
 		}
-		if err == nil && max(len(p.witnesses), len(p.logs)) > maxMembers {
+		if err == nil && max(len(p.witnesses), len(p.keys)) > maxMembers {
 			err = fmt.Errorf("it has more than %d witnesses or keys", maxMembers)
 		}
 		if err != nil {
 			return nil, refusal.New("config_malformed", "line %d of the log's policy: %v", i+1, err)
 		}
 	}
-	if len(p.logs) == 0 {
+	if len(p.keys) == 0 {
 		return nil, refusal.New("config_malformed", "the log's policy names no log")
 	}
-	var err error
-	p.Policy, err = anyKey(p.logs, strings.Join(rest, "\n"))
-	return p, err
+	witnessed, err := torchwood.ParsePolicy([]byte(strings.Join(rest, "\n")))
+	if err != nil {
+		return nil, refusal.New("config_malformed", "the log's policy: %v", err)
+	}
+	p.Policy = torchwood.ThresholdPolicy(2, signedBy(p.keys), witnessed)
+	return p, nil
 }
 
-// either is satisfied if one of its policies is. They have the same witnesses.
-type either []torchwood.Policy
-
-// anyKey reads a policy that one of the log's keys satisfies, as c2sp.org/tlog-policy has it. Torchwood demands all of
-// them. rest are the lines that name no key.
-func anyKey(vkeys []string, rest string) (all either, err error) {
-	for _, vkey := range vkeys {
-		p, err := torchwood.ParsePolicy([]byte("log " + vkey + "\n" + rest))
-		if err != nil {
-			return nil, refusal.New("config_malformed", "the log's policy: %v", err)
-		}
-		all = append(all, p)
+// signedBy is the policy that one of the log's keys satisfies, as c2sp.org/tlog-policy has it. Torchwood's own parser
+// demands all of them.
+func signedBy(keys map[string]note.Verifier) torchwood.Policy {
+	var each []torchwood.Policy
+	for _, v := range keys {
+		each = append(each,
+			torchwood.ThresholdPolicy(2, torchwood.OriginPolicy(v.Name()), torchwood.SingleVerifierPolicy(v)))
 	}
-	return all, nil
-}
-
-// Check implements [torchwood.Policy].
-func (e either) Check(origin string, sigs []note.Signature) (err error) {
-	for _, p := range e {
-		if err = p.Check(origin, sigs); err == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-// Verifier implements [torchwood.Policy].
-func (e either) Verifier(name string, hash uint32) (v note.Verifier, err error) {
-	for _, p := range e {
-		if v, err = p.Verifier(name, hash); err == nil {
-			return v, nil
-		}
-	}
-	return nil, err
+	return torchwood.ThresholdPolicy(1, each...)
 }
 
 func readMember(fields []string) (m member, err error) {
@@ -177,17 +159,12 @@ func (p *Policy) URLs() (all []string) {
 }
 
 // Names reports whether k is a key of the log.
-func (p *Policy) Names(k Key) bool { return slices.Contains(p.logs, k.vkey) }
+func (p *Policy) Names(k Key) bool { return p.keys[k.vkey] != nil }
 
 // Unwitnessed is the policy that the log's own signature satisfies: the word of its operator.
-func Unwitnessed(k Key) *Policy { return unwitnessed(k.vkey) }
-
-func unwitnessed(vkeys ...string) *Policy {
-	p, err := ParsePolicy([]byte("log " + strings.Join(vkeys, "\nlog ") + "\nquorum none\n"))
-	if err != nil {
-		panic(err) // the keys' own texts
-	}
-	return p
+func Unwitnessed(k Key) *Policy {
+	keys := map[string]note.Verifier{k.vkey: k.verifier}
+	return &Policy{Policy: signedBy(keys), origin: k.origin, keys: keys}
 }
 
 // Cosignature tells who saw a checkpoint, and when.

@@ -63,8 +63,7 @@ func ParseProof(text []byte) (p Proof, err error) {
 	if p.Checkpoint = checkpoint; !bytes.Equal(p.Encode(), text) {
 		return p, malformed("the proof is not written as %s demands", proofHeader)
 	}
-	note, _, _ := cutNote(checkpoint)
-	if c, err := torchwood.ParseCheckpoint(note); err == nil { // otherwise its signatures are wrong, too
+	if c, err := unsigned(checkpoint); err == nil { // otherwise its signatures are wrong, too
 		return p, checkSize(c.N)
 	}
 	return p, nil
@@ -95,8 +94,7 @@ func (p *Policy) Verify(text []byte) (Verified, error) {
 // proof says.
 func Unverified(text []byte) (Verified, error) {
 	return verify(text, func(checkpoint string) (torchwood.Checkpoint, []Cosignature, error) {
-		head, _, _ := cutNote(checkpoint)
-		c, err := torchwood.ParseCheckpoint(head)
+		c, err := unsigned(checkpoint)
 		if err != nil || len(checkpoint) > maxCheckpoint {
 			err = malformed("the proof has no checkpoint that can be read")
 		}
@@ -152,8 +150,7 @@ func Prove(ctx context.Context, store ledger.LogReader, id string) ([]byte, erro
 
 // treeIn reads the tree of a checkpoint from the store. It verifies no signature.
 func treeIn(c ledger.Checkpoint) (tlog.Tree, error) {
-	text, _, _ := cutNote(c.Note)
-	parsed, err := torchwood.ParseCheckpoint(text)
+	parsed, err := unsigned(c.Note)
 	if err != nil || parsed.N != c.Size || checkSize(c.Size) != nil {
 		return tlog.Tree{}, contradicted("has a malformed checkpoint")
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"filippo.io/torchwood"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/actionproof/mediator/ledger"
 )
@@ -15,10 +16,19 @@ import (
 // tile/entries/. Its checkpoint is the last one that the log's policy accepted. Everything else never changes, so that
 // a CDN can serve it.
 func Handler(store ledger.TreeReader) http.Handler {
-	mux, reads := http.NewServeMux(), make(turns, maxReads)
+	mux, reads := http.NewServeMux(), semaphore.NewWeighted(maxReads)
+	inTurn := func(ctx context.Context, read func() error) error {
+		wait, cancel := context.WithTimeout(ctx, readWait)
+		defer cancel()
+		if err := reads.Acquire(wait, 1); err != nil {
+			return err
+		}
+		defer reads.Release(1)
+		return read()
+	}
 	mux.HandleFunc("GET /checkpoint", func(w http.ResponseWriter, r *http.Request) {
 		var c ledger.Checkpoints
-		err := reads.take(r.Context(), func() (err error) {
+		err := inTurn(r.Context(), func() (err error) {
 			_, c, err = store.TreeHead(r.Context())
 			return err
 		})
@@ -32,7 +42,7 @@ func Handler(store ledger.TreeReader) http.Handler {
 			return
 		}
 		parts := []ledger.Tile{{Level: t.L, N: t.N}}
-		err = reads.take(r.Context(), func() error { return store.Tiles(r.Context(), parts) })
+		err = inTurn(r.Context(), func() error { return store.Tiles(r.Context(), parts) })
 		answer(w, "application/octet-stream", "public, max-age=31536000, immutable", cut(t, parts[0].Data), err)
 	})
 	return mux
@@ -41,20 +51,6 @@ func Handler(store ledger.TreeReader) http.Handler {
 // maxReads bounds the reads at once, and readWait how long one waits for its turn: posts read the same ledger, and
 // strangers must not keep them out.
 const maxReads, readWait = 2, 5 * time.Second
-
-type turns chan struct{}
-
-func (t turns) take(ctx context.Context, read func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, readWait)
-	defer cancel()
-	select {
-	case t <- struct{}{}:
-		defer func() { <-t }()
-		return read()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // maxLevel bounds a tile's level, as c2sp.org/tlog-tiles does.
 const maxLevel = 63

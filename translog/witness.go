@@ -60,28 +60,15 @@ func (w *witness) give(c ledger.Checkpoint) {
 }
 
 func (w *witness) run(ctx context.Context) {
-	var c ledger.Checkpoint
-	var pause time.Duration
-	var again <-chan time.Time // set while c waits for another attempt
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case c = <-w.work:
-		case <-again:
-		}
+	repeat(ctx, w.work, func(c ledger.Checkpoint) error {
 		err := w.ask(ctx, c)
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			w.log.mu.Lock()
+			w.failure = err
+			w.log.mu.Unlock()
 		}
-		w.log.mu.Lock()
-		w.failure = err
-		w.log.mu.Unlock()
-		if pause, again = retryAfter(pause, err), nil; err != nil {
-			w.log.o.Failed(&WitnessError{w.name, err})
-			again = time.After(pause)
-		}
-	}
+		return err
+	}, func(err error) { w.log.o.Failed(&WitnessError{w.name, err}) })
 }
 
 // ask gets the witness's cosignature. If the witness knows another size, it asks once more from there.

@@ -1,0 +1,48 @@
+package translog
+
+import (
+	"context"
+	"time"
+)
+
+// firstRetry and lastRetry bound the pauses after the store, the key or a witness has failed.
+const firstRetry, lastRetry = time.Second, 10 * time.Second
+
+// repeat calls do with what comes, until ctx ends. After a failure it calls do again after a pause, with the same or
+// with what has come since.
+func repeat[T any](ctx context.Context, work <-chan T, do func(T) error, failed func(error)) {
+	var what T
+	var pause time.Duration
+	var again <-chan time.Time // set after a failure
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case what = <-work:
+		case <-again:
+		}
+		err := do(what)
+		if ctx.Err() != nil {
+			return
+		}
+		if pause, again = retryAfter(pause, err), nil; err != nil {
+			failed(err)
+			again = time.After(pause)
+		}
+	}
+}
+
+// retryAfter returns the pause before the next attempt.
+func retryAfter(last time.Duration, err error) time.Duration {
+	if err == nil {
+		return 0
+	}
+	return min(max(2*last, firstRetry), lastRetry)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // a signal is pending
+	}
+}
