@@ -82,66 +82,52 @@ func (s Score) Agrees(c autonomy.Claims, session *autonomy.Session) error {
 	}
 	want := autonomy.NewClaims(session, c.BaselineHash, autonomy.Appraise(session, s.Revealed, s.Baseline))
 	want.Registered, want.KeyClaims = c.Registered, c.KeyClaims
-	got, err := tree(c)
-	if err != nil {
-		return err
+	both := make(map[string][2]any) // the leaves of both, by path
+	for i, claims := range []autonomy.Claims{c, want} {
+		raw, err := json.Marshal(claims)
+		if err != nil {
+			return err
+		}
+		var tree any
+		if err := json.Unmarshal(raw, &tree); err != nil {
+			return err
+		}
+		leaves("", tree, func(path string, leaf any) {
+			pair := both[path]
+			pair[i] = leaf
+			both[path] = pair
+		})
 	}
-	computed, err := tree(want)
-	if err != nil {
-		return err
-	}
-	if where := differs("", got, computed); where != "" {
-		return refusal.New("score_mismatch", "the score's %s differs from the one computed again from the receipts",
-			where)
+	for _, path := range slices.Sorted(maps.Keys(both)) {
+		if !alike(both[path][0], both[path][1]) {
+			return refusal.New("score_mismatch",
+				"the score's %s differs from the one computed again from the receipts", path)
+		}
 	}
 	return nil
 }
 
-func tree(claims any) (v any, err error) {
-	raw, err := json.Marshal(claims)
-	if err != nil {
-		return nil, err
+// leaves calls each with all texts, numbers and the like in a JSON value.
+func leaves(path string, v any, each func(path string, leaf any)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			leaves(strings.TrimPrefix(path+"."+name, "."), member, each)
+		}
+	case []any:
+		for i, item := range v {
+			leaves(fmt.Sprintf("%s[%d]", path, i), item, each)
+		}
+	default:
+		each(path, v)
 	}
-	err = json.Unmarshal(raw, &v)
-	return v, err
 }
 
 // tolerance bounds the difference of numbers that two machines have computed.
 const tolerance = 1e-9
 
-// differs returns where two trees differ first, or nothing.
-func differs(name string, a, b any) string {
-	switch a := a.(type) {
-	case map[string]any:
-		b, ok := b.(map[string]any)
-		if !ok || len(a) != len(b) {
-			return name
-		}
-		for _, key := range slices.Sorted(maps.Keys(a)) {
-			if where := differs(strings.TrimPrefix(name+"."+key, "."), a[key], b[key]); where != "" {
-				return where
-			}
-		}
-		return ""
-	case []any:
-		b, ok := b.([]any)
-		if !ok || len(a) != len(b) {
-			return name
-		}
-		for i := range a {
-			if where := differs(fmt.Sprintf("%s[%d]", name, i), a[i], b[i]); where != "" {
-				return where
-			}
-		}
-		return ""
-	case float64:
-		if b, ok := b.(float64); ok && math.Abs(a-b) <= tolerance*max(1, math.Abs(a), math.Abs(b)) {
-			return ""
-		}
-		return name
-	}
-	if a != b {
-		return name
-	}
-	return ""
+func alike(a, b any) bool {
+	x, isNumber := a.(float64)
+	y, isToo := b.(float64)
+	return a == b || isNumber && isToo && math.Abs(x-y) <= tolerance*max(1, math.Abs(x), math.Abs(y))
 }
