@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,23 +51,20 @@ func (e *RefusedError) Error() string {
 // Exporter exports the records of one ledger.
 type Exporter struct {
 	log      *zap.Logger
-	woken    chan struct{} // a call has ended
+	woken    chan struct{}    // a call has ended
+	next     chan Destination // that Run takes over; at most one
 	exported prometheus.Counter
 	refused  prometheus.Counter
 	failures prometheus.Counter
 	oldest   prometheus.Gauge
 	waiting  bool // oldest has the time of a record that still waits; only Run uses this and to
 	to       Destination
-	replaced chan struct{} // there is a next one
-
-	mu   sync.Mutex  // guards next
-	next Destination // that Run takes over; nil if it has
 }
 
 // New makes an exporter and registers its metrics.
 func New(log *zap.Logger, r prometheus.Registerer) *Exporter {
 	with := promauto.With(r)
-	return &Exporter{log: log, woken: make(chan struct{}, 1), replaced: make(chan struct{}, 1),
+	return &Exporter{log: log, woken: make(chan struct{}, 1), next: make(chan Destination, 1),
 		exported: with.NewCounter(prometheus.CounterOpts{Name: "mediator_audit_exported_total",
 			Help: "Records that the audit export has delivered."}),
 		refused: with.NewCounter(prometheus.CounterOpts{Name: "mediator_audit_export_refused_total",
@@ -82,29 +78,34 @@ func New(log *zap.Logger, r prometheus.Registerer) *Exporter {
 }
 
 // Wake says that a call has ended. It does not wait.
-func (e *Exporter) Wake() { signal(e.woken) }
-
-func signal(to chan<- struct{}) {
+func (e *Exporter) Wake() {
 	select {
-	case to <- struct{}{}:
-	default: // a signal is pending
+	case e.woken <- struct{}{}:
+	default: // Run knows of an earlier one
 	}
 }
 
 // Use makes the exporter write to another destination from the next batch on, and close the one before. It comes before
-// Run, and does not wait.
+// Run, and does not wait. Only one goroutine at a time calls it.
 func (e *Exporter) Use(d Destination) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.next = d
-	signal(e.replaced)
+	select {
+	case <-e.next: // Run has never written to it
+	default:
+	}
+	e.next <- d
 }
 
 // Run exports the records that from lists until ctx ends. Then it closes the destination.
 func (e *Exporter) Run(ctx context.Context, from ledger.Exports) {
-	defer e.close()
+	e.to = <-e.next
+	defer func() { e.note(e.to.Close()) }()
 	var pause time.Duration
 	for {
+		select {
+		case d := <-e.next:
+			e.takeOver(d)
+		default:
+		}
 		n, err := e.export(ctx, from)
 		if ctx.Err() != nil {
 			return
@@ -128,12 +129,18 @@ func (e *Exporter) Run(ctx context.Context, from ledger.Exports) {
 		}
 		select {
 		case <-time.After(pause):
-		case <-e.replaced:
+		case d := <-e.next:
+			e.takeOver(d)
 			pause = 0
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+func (e *Exporter) takeOver(d Destination) {
+	e.note(e.to.Close())
+	e.to = d
 }
 
 // export exports one batch and returns its size.
@@ -153,10 +160,9 @@ func (e *Exporter) export(ctx context.Context, from ledger.Exports) (int, error)
 		e.waiting = true
 		e.oldest.Set(float64(oldest.Finished.Unix()))
 	}
-	e.takeOver()
 	err = e.to.Write(ctx, records)
 	exported := len(records)
-	if refused := new(RefusedError); errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		exported -= refused.Records
 		e.refused.Add(float64(refused.Records))
 		e.log.Error("the audit export leaves out records", zap.Error(err))
@@ -171,23 +177,6 @@ func (e *Exporter) export(ctx context.Context, from ledger.Exports) (int, error)
 	return len(records), nil
 }
 
-// takeOver closes the destination if there is a next one.
-func (e *Exporter) takeOver() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.next == nil {
-		return
-	}
-	if e.to != nil {
-		e.note(e.to.Close())
-	}
-	e.to, e.next = e.next, nil
-	select {
-	case <-e.replaced:
-	default:
-	}
-}
-
 // note logs and counts a failure.
 func (e *Exporter) note(err error) {
 	if err == nil || errors.Is(err, context.Canceled) {
@@ -195,9 +184,4 @@ func (e *Exporter) note(err error) {
 	}
 	e.failures.Inc()
 	e.log.Error("the audit export fails; the records wait in the ledger", zap.Error(err))
-}
-
-func (e *Exporter) close() {
-	e.takeOver()
-	e.note(e.to.Close())
 }

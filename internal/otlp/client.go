@@ -124,7 +124,7 @@ func waitOf(after string) time.Duration {
 
 // WaitOf returns how long the collector asks to wait after an error of [Client.Send]; 0 if it does not say.
 func WaitOf(err error) time.Duration {
-	if s := new(StatusError); errors.As(err, &s) {
+	if s, ok := errors.AsType[*StatusError](err); ok {
 		return s.Wait
 	}
 	return 0

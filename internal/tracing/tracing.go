@@ -106,18 +106,11 @@ func (q *queue) run(ctx context.Context) {
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastTimeout, end) })()
 	exporter := otlptrace.NewUnstarted(uploader{q.client})
-	for life.Err() == nil {
-		select {
-		case first := <-q.spans:
-			_ = every.Sleep(ctx, q.export(life, ctx.Done(), exporter, first))
-			continue
-		default:
-		}
+	for life.Err() == nil && (ctx.Err() == nil || len(q.spans) > 0) {
 		select {
 		case first := <-q.spans:
 			_ = every.Sleep(ctx, q.export(life, ctx.Done(), exporter, first))
 		case <-ctx.Done():
-			return
 		}
 	}
 }
@@ -139,16 +132,13 @@ func (q *queue) export(ctx context.Context, ending <-chan struct{}, exporter *ot
 			waiting, ending = false, nil
 		}
 	}
-	dropped := float64(len(batch))
+	dropped := 0.0
 	err := exporter.ExportSpans(ctx, batch)
-	var refused *otlp.RejectedError
-	switch {
-	case err == nil:
-		dropped = 0
-	case errors.As(err, &refused):
-		dropped = min(dropped, float64(refused.Items))
-	}
 	if err != nil {
+		dropped = float64(len(batch))
+		if refused, ok := errors.AsType[*otlp.RejectedError](err); ok {
+			dropped = min(dropped, float64(refused.Items))
+		}
 		q.log.Warn("spans were dropped", zap.Error(err))
 	}
 	q.dropped.Add(dropped)
