@@ -40,7 +40,7 @@ func judgeAll(t *testing.T, text string, w *world) (out judged) {
 		}
 		out.ids = append(out.ids, j.Record.ID)
 		if out.unproven[j.Record.ID] = j.Unproven; j.Outcome == archive.Refused {
-			out.refused[j.Record.ID] = j.Refusal.Code
+			out.refused[j.Record.ID] = j.Code
 		}
 	}
 	out.missing, out.unasked = judge.Missing(), r.Unasked()

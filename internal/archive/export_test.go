@@ -65,7 +65,7 @@ func judgeFrom(r *archive.Reader, own archive.Archive, now time.Time) (outcomes 
 		if err != nil {
 			return outcomes, codeOf(err)
 		}
-		outcomes = append(outcomes, strings.TrimSpace(fmt.Sprint(j.Outcome, " ", j.Refusal.Code)))
+		outcomes = append(outcomes, strings.TrimSpace(fmt.Sprint(j.Outcome, " ", j.Code)))
 	}
 	return outcomes, ""
 }

@@ -85,11 +85,16 @@ type WitnessedBy struct {
 
 const maxDoubts = 100
 
+// Logged is the part of a result that the transparency log shows.
+type Logged struct {
+	Untampered Untampered `json:"untampered"`
+	Witnessed  Witnessed  `json:"witnessed"`
+	Complete   Complete   `json:"complete"` // not known before [LogJudge.Against]
+}
+
 // LogJudge compares records with the transparency log. It is not safe for concurrent use.
 type LogJudge struct {
-	Untampered Untampered
-	Witnessed  Witnessed
-	Complete   Complete // not known before [LogJudge.Against]
+	Logged
 
 	policy *translog.Policy // nil if the verifier gave none
 	known  translog.Known
@@ -110,7 +115,7 @@ type loggedPost struct {
 // NewLogJudge returns a judge that believes the log and the witnesses of the policy, or none if that is nil.
 func NewLogJudge(policy *translog.Policy) *LogJudge {
 	return &LogJudge{policy: policy, posts: make(map[[sha256.Size]byte]*loggedPost),
-		Witnessed: Witnessed{By: []WitnessedBy{}}, Complete: Complete{Result: CompleteNotKnown}}
+		Logged: Logged{Witnessed: Witnessed{By: []WitnessedBy{}}, Complete: Complete{Result: CompleteNotKnown}}}
 }
 
 // Seen adds a checkpoint that the log has signed before. name says where it is from.

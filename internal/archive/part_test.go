@@ -81,7 +81,7 @@ func TestRecordWithoutEvidence(t *testing.T) {
 	for j, err := range (archive.Archive{w.read()}).NewJudge(nil, w.Clock.Now()).Records(t.Context(),
 		list(made, denied, read)) {
 		must(t, err)
-		got = append(got, string(j.Outcome)+" "+j.Refusal.Code)
+		got = append(got, string(j.Outcome)+" "+j.Code)
 	}
 	if !slices.Equal(got, []string{"refused artifact_missing"}) {
 		t.Errorf("%q", got)
@@ -128,8 +128,8 @@ func TestArtifactTwice(t *testing.T) {
 	removed := func(context.Context, string, int64, int) ([]string, error) { return nil, nil }
 	for judged, err := range a.NewJudge(removed, w.Clock.Now()).Records(t.Context(), list(r)) {
 		must(t, err)
-		if judged.Outcome != archive.Refused || judged.Refusal.Code != "evidence_malformed" {
-			t.Errorf("%s %+v; not proven: %v", judged.Outcome, judged.Refusal, judged.Unproven)
+		if judged.Outcome != archive.Refused || judged.Code != "evidence_malformed" {
+			t.Errorf("%s %s; not proven: %v", judged.Outcome, judged.Code, judged.Unproven)
 		}
 	}
 	if _, err := archive.Export(t.Context(), io.Discard, a, list(r), removed, nil); codeOf(err) != "evidence_malformed" {

@@ -22,13 +22,22 @@ const (
 	Refused Outcome = "refused"
 )
 
-// Judged is one record with its result.
+// Judged is one record with its result, as mediator verify --json prints it.
 type Judged struct {
-	Record   ledger.Record
-	Outcome  Outcome
-	Refusal  ledger.Check // why it is refused
-	Unproven []string     // see [Verdict]; nil if it is refused
-	By       *Trust       // that judged it
+	ID       string       `json:"id"`
+	State    ledger.State `json:"state"`
+	Outcome  Outcome      `json:"result"`
+	Check    string       `json:"check,omitempty"` // that refused it
+	Code     string       `json:"code,omitempty"`
+	Detail   string       `json:"detail,omitempty"`
+	Unproven []string     `json:"unproven,omitempty"` // see [Verdict]; nil if it is refused
+	// Log is what its proofs of the transparency log show: see [LogJudge.Add], which a caller asks.
+	Log       LogResult `json:"log,omitempty"`
+	LogCode   string    `json:"logCode,omitempty"`
+	LogDetail string    `json:"logDetail,omitempty"`
+
+	Record ledger.Record `json:"-"`
+	By     *Trust        `json:"-"` // that judged it
 }
 
 // Judge verifies many records, each as of its own time, and all against each other.
@@ -89,25 +98,28 @@ func (j *Judge) Missing() (ids []string) {
 func (j *Judge) judge(ctx context.Context, r ledger.Record) Judged {
 	t := j.archive.Of(r)
 	v, err := t.verify(ctx, r, j.seen)
-	out := Judged{Record: r, Outcome: Refused, Refusal: v.Refused(), Unproven: v.Unproven, By: t}
-	if err == nil && out.Refusal.Name == "" {
-		if again := j.seen.first(r); again != nil {
-			out.Refusal, out.Unproven = failed(recordCheck, again), nil
-			return out
-		}
+	out, why := Judged{ID: r.ID, State: r.State, Outcome: Refused, Record: r, By: t}, v.Refused()
+	var again error
+	if err == nil && why.Name == "" {
+		again = j.seen.first(r)
 	}
 	switch {
 	case err != nil:
-		out.Refusal = failed("trust", err)
+		why = failed("trust", err)
+	case why.Name != "":
+	case again != nil:
+		why = failed(recordCheck, again)
 	case v.Whole:
 		out.Outcome = Verified
-	case out.Refusal.Name == "" && r.State == ledger.StateRefused:
+	case r.State == ledger.StateRefused:
 		out.Outcome = Incomplete
-	case out.Refusal.Name == "":
-		out.Refusal = v.Checks[slices.IndexFunc(v.Checks, func(k ledger.Check) bool { return !k.OK })]
+	default:
+		why = v.Checks[slices.IndexFunc(v.Checks, func(k ledger.Check) bool { return !k.OK })]
 	}
 	if out.Outcome == Refused {
-		out.Unproven = nil
+		out.Check, out.Code, out.Detail = why.Name, why.Code, why.Detail
+	} else {
+		out.Unproven = v.Unproven
 	}
 	return out
 }

@@ -42,11 +42,15 @@ func (f *judgeFlags) done() {
 func (f *judgeFlags) add(c *cobra.Command) {
 	f.selected.Add(c)
 	f.addPins(c)
-	c.Flags().StringVar(&f.manifest, "manifest", "manifest.yaml",
-		"the strict deployment manifest, beside those in the bundle's history")
+	f.addManifest(c)
 	c.Flags().StringArrayVar(&f.apiKeys, "api-keys", nil,
 		"[HOST=]FILE: a PEM file of the public keys with which the API at HOST, or any, signs its answers; repeat for "+
 			"more")
+}
+
+func (f *judgeFlags) addManifest(c *cobra.Command) {
+	c.Flags().StringVar(&f.manifest, "manifest", "manifest.yaml",
+		"the strict deployment manifest, beside those in the bundle's history")
 	cli.FileFromDir(c, "manifest", devstack.ManifestFile)
 }
 

@@ -10,27 +10,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
-
-type judgedPost struct {
-	ID       string   `json:"id"`
-	State    string   `json:"state"`
-	Result   string   `json:"result"`          // verified, incomplete or refused
-	Check    string   `json:"check,omitempty"` // that refused it
-	Code     string   `json:"code,omitempty"`
-	Detail   string   `json:"detail,omitempty"`
-	Unproven []string `json:"unproven,omitempty"` // members of the record that no signature proves
-	// what its proofs of the transparency log show; empty for a refused post
-	Log       archive.LogResult `json:"log,omitempty"`
-	LogCode   string            `json:"logCode,omitempty"`
-	LogDetail string            `json:"logDetail,omitempty"`
-}
 
 // judgedFile has four separate results: authentic, untampered, witnessed and complete.
 type judgedFile struct {
@@ -71,13 +56,15 @@ var unprovenOfFile = []string{
 	"certificates, revocations: that none is missing",
 }
 
+// judging verifies many records, by their signatures and by the transparency log.
 type judging struct {
+	by      *verifier
 	archive archive.Archive
 	judge   *archive.Judge
 	unasked func() int // counts the receipts that belong to no record; nil if the source has only receipts of records
 	log     *archive.LogJudge
 	proofs  archive.ProofSource // nil without a log
-	against func() error        // compares the records with the whole log
+	period  admin.Selection     // in which the log may hold no other posts
 
 	count    map[archive.Outcome]int
 	used     map[*archive.Trust]bool
@@ -86,23 +73,23 @@ type judging struct {
 }
 
 // print verifies records. It prints the refused ones, or all as lines of JSON, and a summary.
-func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error]) error {
+func (j *judging) print(records iter.Seq2[ledger.Record, error]) error {
+	c := j.by.c
 	j.count, j.used, j.unproven = make(map[archive.Outcome]int), make(map[*archive.Trust]bool), make(map[string]int)
 	out := cli.Plain(c.OutOrStdout())
 	for judged, err := range j.judge.Records(c.Context(), records) {
 		if err != nil {
 			return err
 		}
-		post, err := j.add(c.Context(), judged)
-		if err != nil {
+		if err := j.add(c.Context(), &judged); err != nil {
 			return err
 		}
 		switch {
 		case cli.AsJSON(c):
-			err = cli.WriteJSONLine(c.OutOrStdout(), post)
+			err = cli.WriteJSONLine(c.OutOrStdout(), judged)
 		case judged.Outcome == archive.Refused:
-			_, err = fmt.Fprintf(cli.Lines(out), "%s REFUSED at %s, %s: %s\n", post.ID, post.Check, post.Code,
-				post.Detail)
+			_, err = fmt.Fprintf(cli.Lines(out), "%s REFUSED at %s, %s: %s\n", judged.ID, judged.Check, judged.Code,
+				judged.Detail)
 		}
 		if err != nil {
 			return err
@@ -115,7 +102,7 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 		return refusal.New("evidence_malformed",
 			"%d interaction receipts of the export are not used by any of its records", j.unasked())
 	}
-	unread := j.against()
+	unread := j.by.log.against(c, j.log, j.period.Since, j.period.Until)
 	s := j.summary()
 	var err error
 	if cli.AsJSON(c) {
@@ -134,12 +121,10 @@ func (j *judging) print(c *cobra.Command, records iter.Seq2[ledger.Record, error
 	return nil
 }
 
-func (j *judging) add(ctx context.Context, judged archive.Judged) (judgedPost, error) {
+// add counts a record, and compares it with the log.
+func (j *judging) add(ctx context.Context, judged *archive.Judged) (err error) {
 	j.count[judged.Outcome]++
 	j.used[judged.By] = j.used[judged.By] || judged.Outcome != archive.Refused
-	r := judged.Refusal
-	post := judgedPost{ID: judged.Record.ID, State: string(judged.Record.State), Result: string(judged.Outcome),
-		Check: r.Name, Code: r.Code, Detail: r.Detail, Unproven: judged.Unproven}
 	for _, name := range judged.Unproven {
 		if j.unproven[name]++; j.unproven[name] == 1 {
 			j.order = append(j.order, name)
@@ -147,21 +132,19 @@ func (j *judging) add(ctx context.Context, judged archive.Judged) (judgedPost, e
 	}
 	var p archive.Proofs
 	if j.proofs != nil {
-		var err error
-		if p, err = j.proofs(ctx, post.ID); err != nil {
-			return post, err
+		if p, err = j.proofs(ctx, judged.ID); err != nil {
+			return err
 		}
 	}
-	var d archive.Doubt
-	post.Log, d = j.log.Add(judged.Record, p)
-	post.LogCode, post.LogDetail = d.Code, d.Detail
-	return post, nil
+	result, d := j.log.Add(judged.Record, p)
+	judged.Log, judged.LogCode, judged.LogDetail = result, d.Code, d.Detail
+	return nil
 }
 
 func (j *judging) summary() judgedFile {
 	s := judgedFile{
 		Authentic: authentic{j.count[archive.Verified], j.count[archive.Incomplete], j.count[archive.Refused]},
-		logged:    loggedOf(j.log), Roots: []judgedWith{}, Missing: j.judge.Missing(), Unproven: unprovenOfFile,
+		logged:    logged{j.log.Logged}, Roots: []judgedWith{}, Missing: j.judge.Missing(), Unproven: unprovenOfFile,
 	}
 	for _, t := range j.archive {
 		if !j.used[t] {

@@ -74,14 +74,8 @@ func openLog(at string) (torchwood.TileReader, error) {
 	return translog.Fetch(client, at), nil
 }
 
-// logged is the part of a result that the transparency log shows.
-type logged struct {
-	Untampered archive.Untampered `json:"untampered"`
-	Witnessed  archive.Witnessed  `json:"witnessed"`
-	Complete   archive.Complete   `json:"complete"`
-}
-
-func loggedOf(j *archive.LogJudge) logged { return logged{j.Untampered, j.Witnessed, j.Complete} }
+// logged prints the part of a result that the transparency log shows.
+type logged struct{ archive.Logged }
 
 func (l logged) refused() bool {
 	return l.Untampered.RefusedCount > 0 || l.Complete.Result == archive.CompleteMissing ||

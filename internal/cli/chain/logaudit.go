@@ -69,8 +69,7 @@ Get the policy from the witnesses and not from the operator of the log.`,
 			r.CheckAge(now, maxAge)
 			result := audited{Report: r, now: now}
 			if export != "" {
-				l := loggedOf(j)
-				result.Records = &l
+				result.Records = &logged{j.Logged}
 			}
 			if err := cli.PrintText(c, result, result.print); err != nil {
 				return err

@@ -2,7 +2,7 @@ package chain
 
 import (
 	"fmt"
-	"io"
+	"iter"
 	"strings"
 	"time"
 
@@ -44,7 +44,9 @@ func readScore(path string) (archive.Score, error) {
 	return s, nil
 }
 
-func (by *verifier) score(s archive.Score) error {
+// score verifies a score. If the session's receipts are here, in a file at path, it verifies them too, and computes the
+// score again.
+func (by *verifier) score(s archive.Score, receipts iter.Seq2[string, error], path string) error {
 	a, err := by.archive()
 	if err != nil {
 		return err
@@ -53,21 +55,11 @@ func (by *verifier) score(s archive.Score) error {
 	if err != nil {
 		return err
 	}
-	return printScore(by.c, claims, "the receipts are not here: give their file, and this one as --score", false)
-}
-
-// scored verifies the score of a session and its receipts, and computes the score again.
-func (by *verifier) scored(in io.Reader, path string, s archive.Score) error {
-	a, err := by.archive()
-	if err != nil {
-		return err
-	}
-	claims, err := a.JudgeScore(s, time.Now())
-	if err != nil {
-		return err
+	if receipts == nil {
+		return printScore(by.c, claims, "the receipts are not here: give their file, and this one as --score")
 	}
 	session := autonomy.NewSession(claims.ModelHosts)
-	j, err := a.JudgeReceipts(receiptLines(in, path), time.Now(), func(hash string, r *interaction.Receipt) {
+	j, err := a.JudgeReceipts(receipts, time.Now(), func(hash string, r *interaction.Receipt) {
 		if session.Len() < claims.HeadNumber {
 			session.Add(hash, r)
 		}
@@ -89,14 +81,15 @@ func (by *verifier) scored(in io.Reader, path string, s archive.Score) error {
 	if err != nil {
 		return err
 	}
-	return printScore(by.c, claims, why, why == "")
+	return printScore(by.c, claims, why)
 }
 
-func printScore(c *cobra.Command, claims autonomy.Claims, why string, computed bool) error {
+// printScore prints a score. why says why it was not computed again; it is empty if it was.
+func printScore(c *cobra.Command, claims autonomy.Claims, why string) error {
 	v := verifiedScore{
 		Session: claims.Session, Agent: claims.Agent, Owner: claims.Owner, Appraiser: claims.Issuer,
 		Score: claims.Composite, Band: claims.Band,
-		Number: claims.HeadNumber, Closed: claims.Closed, Computed: computed, NotComputed: why, Probabilistic: true,
+		Number: claims.HeadNumber, Closed: claims.Closed, Computed: why == "", NotComputed: why, Probabilistic: true,
 	}
 	said := []string{cli.Unbroken(fmt.Sprintf("the score %.1f (%s) of session %s is signed by the appraiser %s",
 		v.Score, v.Band, v.Session, v.Appraiser))}

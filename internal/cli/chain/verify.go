@@ -2,6 +2,7 @@ package chain
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -76,7 +77,7 @@ their gate, and are not verified here (challenge verify, capability verify).`,
 				if err != nil {
 					return err
 				}
-				return v.scored(in, args[0], s)
+				return v.score(s, receiptLines(in, args[0]), args[0])
 			case areReceipts(in):
 				return v.receipts(in, args[0])
 			case isYAML(args[0]):
@@ -162,7 +163,7 @@ func (by *verifier) record(in io.Reader, path string) error {
 	}
 	if !isRecord(raw) {
 		if s, ok := archive.ParseScore(raw); ok {
-			return by.score(s)
+			return by.score(s, nil, path)
 		}
 		if token, ok := appraisalIn(raw); ok {
 			return by.appraisal(raw, token)
@@ -176,23 +177,13 @@ func (by *verifier) record(in io.Reader, path string) error {
 	if err != nil {
 		return err
 	}
-	a, err := by.archive()
+	v, j, err := by.judge(by.c.Context(), p.Record, p.Receipts, p.Proofs)
 	if err != nil {
 		return err
 	}
-	j, err := by.log.judge()
-	if err != nil {
-		return err
-	}
-	v, err := a.Of(p.Record).Verify(by.c.Context(), p.Record, archive.ReceiptsOf(p.Receipts), time.Now())
-	if err != nil {
-		return err
-	}
-	j.Add(p.Record, p.Proofs)
 	unread := by.log.against(by.c, j, time.Time{}, time.Time{})
-	l := loggedOf(j)
-	err = cli.PrintText(by.c, verifiedRecord{Checks: v.Checks, Whole: v.Whole,
-		Interactions: v.Interactions, Unproven: v.Unproven, Outcome: v.Word(p.Record), logged: l},
+	l := logged{j.Logged}
+	err = cli.PrintText(by.c, verifiedRecord{Verdict: v, Outcome: v.Word(p.Record), logged: l},
 		func(w io.Writer) error { printVerified(w, p.Record, v, l); return nil })
 	switch {
 	case err != nil:
@@ -203,6 +194,22 @@ func (by *verifier) record(in io.Reader, path string) error {
 		return cli.ErrRefused
 	}
 	return nil
+}
+
+// judge verifies one record with the receipts of its session, by its signatures and by the log.
+func (by *verifier) judge(ctx context.Context, r ledger.Record, receipts []string, p archive.Proofs) (
+	v archive.Verdict, j *archive.LogJudge, err error) {
+	a, err := by.archive()
+	if err != nil {
+		return v, nil, err
+	}
+	if j, err = by.log.judge(); err != nil {
+		return v, nil, err
+	}
+	if v, err = a.Of(r).Verify(ctx, r, archive.ReceiptsOf(receipts), time.Now()); err == nil {
+		j.Add(r, p)
+	}
+	return v, j, err
 }
 
 func printVerified(out io.Writer, p ledger.Record, v archive.Verdict, l logged) {
@@ -229,17 +236,10 @@ func printVerified(out io.Writer, p ledger.Record, v archive.Verdict, l logged) 
 }
 
 type verifiedRecord struct {
-	Checks []ledger.Check `json:"checks"`
-	// every artifact of the chain is there and valid
-	Whole                  bool `json:"whole"`
+	archive.Verdict
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"` // never
-	// members of the record that no signature holds
-	Unproven []string `json:"unproven,omitempty"`
-
 	logged
 	Outcome string `json:"outcome"` // whose word it is
-	// what the session receipt names; nil if it names none
-	Interactions *archive.Interactions `json:"interactions,omitempty"`
 }
 
 const whatVerifies = `
@@ -268,9 +268,9 @@ func (by *verifier) export(in *bufio.Reader) error {
 		return err
 	}
 	a := r.Archive().Pinned(own)
-	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), unasked: r.Unasked, log: l, proofs: r.Proofs,
-		against: func() error { return by.log.against(by.c, l, period.Since, period.Until) }}
-	return j.print(by.c, r.Records())
+	j := &judging{by: by, archive: a, judge: a.NewJudge(r.Receipts, time.Now()), unasked: r.Unasked, log: l,
+		proofs: r.Proofs, period: period}
+	return j.print(r.Records())
 }
 
 // copied verifies the records in a copy of a ledger.
@@ -294,7 +294,6 @@ func (by *verifier) copied(path string) error {
 	if err != nil {
 		return err
 	}
-	j := &judging{archive: a, judge: a.NewJudge(r.Receipts, time.Now()), log: l, proofs: proofs,
-		against: func() error { return by.log.against(by.c, l, s.Since, s.Until) }}
-	return j.print(by.c, r.Selected(by.c.Context(), s))
+	j := &judging{by: by, archive: a, judge: a.NewJudge(r.Receipts, time.Now()), log: l, proofs: proofs, period: s}
+	return j.print(r.Selected(by.c.Context(), s))
 }

@@ -73,7 +73,7 @@ func TestExport(t *testing.T) {
 	for j, err := range judge.Records(t.Context(), r.Records()) {
 		check.Must(t, err)
 		if count[j.Outcome]++; j.Outcome == archive.Refused {
-			want = append(want, fmt.Sprintf("%s REFUSED at %s, %s", j.Record.ID, j.Refusal.Name, j.Refusal.Code))
+			want = append(want, fmt.Sprintf("%s REFUSED at %s, %s", j.Record.ID, j.Check, j.Code))
 		}
 	}
 	want = append(want, fmt.Sprintf("Authentic:   %d verified, %d incomplete", count[archive.Verified],
