@@ -18,7 +18,7 @@ import (
 type Problem string
 
 const (
-	// HeartbeatGap: for longer than [AuditOptions.Gap] the log has no heartbeat.
+	// HeartbeatGap: for over three minutes the log has no heartbeat.
 	HeartbeatGap Problem = "heartbeat_gap"
 	// Backdated: the entry has an earlier time than entries before it.
 	Backdated Problem = "backdated"
@@ -50,21 +50,12 @@ type Finding struct {
 	Detail  string  `json:"detail"`
 }
 
-// AuditOptions configure an audit.
-type AuditOptions struct {
-	Policy *Policy
-	// Gap is the longest time between two heartbeats: three minutes if zero, because there is one each minute.
-	Gap time.Duration
-	// Skew is how far the order of entries may differ from that of their times: two minutes if zero. Several processes
-	// have clocks of their own.
-	Skew time.Duration
-	// Unended is the longest time of a post: 15 minutes if zero. A younger intent without an outcome may still get one.
-	Unended time.Duration
-	// Known is what the log must agree with, such as the proofs of an export. It may be nil.
-	Known *Known
-	// Each gets each entry that package leaf can read, in order. It may be nil.
-	Each func(index int64, e leaf.Entry)
-}
+const (
+	// maxGap is the longest time between two heartbeats: there is one each minute.
+	maxGap = 3 * time.Minute
+	// maxPost is the longest time of a post: a younger intent without an outcome may still get one.
+	maxPost = 15 * time.Minute
+)
 
 // Report is the result of an audit.
 type Report struct {
@@ -87,25 +78,22 @@ func (r *Report) CheckAge(now time.Time, most time.Duration) {
 	}
 }
 
-// Audit reads a whole log from public data and checks its last checkpoint, that each entry is in its tree, and that
-// nothing is missing between the first and the last. It fails if it cannot read the log.
-func Audit(ctx context.Context, from torchwood.TileReader, o AuditOptions) (Report, error) {
+// Audit reads a whole log from public data and checks its last checkpoint, that each entry is in its tree, that nothing
+// is missing between the first and the last, and that the log agrees with what is known of it; known may be nil. Unless
+// each is nil, Audit calls it with each entry that package leaf can read, in order. It fails if it cannot read the log.
+func Audit(ctx context.Context, from torchwood.TileReader, p *Policy, known *Known,
+	each func(index int64, e leaf.Entry)) (Report, error) {
 	signed, err := from.ReadEndpoint(ctx, "checkpoint")
 	if err != nil {
 		return Report{}, fmt.Errorf("read the log's checkpoint: %w", err)
 	}
-	c, n, err := opened(string(signed), o.Policy)
+	c, n, err := opened(string(signed), p)
 	if err != nil {
 		return Report{}, err
 	}
-	a := &audit{o: o, unended: make(map[string]begun),
-		Report: Report{Origin: c.Origin, Size: c.N, Witnesses: o.Policy.cosigned(n),
+	a := &audit{known: cmp.Or(known, new(Known)), each: each, unended: make(map[string]begun),
+		Report: Report{Origin: c.Origin, Size: c.N, Witnesses: p.cosigned(n),
 			Entries: make(map[leaf.Kind]int64), Found: make(map[Problem]int64)}}
-	if o.Known == nil {
-		a.o.Known = new(Known)
-	}
-	a.o.Gap, a.o.Skew, a.o.Unended = cmp.Or(o.Gap, 3*time.Minute), cmp.Or(o.Skew, maxSkew),
-		cmp.Or(o.Unended, 15*time.Minute)
 	if err := a.continues(ctx, torchwood.TileHashReaderWithContext(ctx, c.Tree, from), c.Tree); err != nil {
 		return a.Report, err
 	}
@@ -114,7 +102,7 @@ func Audit(ctx context.Context, from torchwood.TileReader, o AuditOptions) (Repo
 		return a.Report, err
 	}
 	for i, raw := range client.AllEntries(ctx, c.Tree, 0) {
-		if want, ok := a.o.Known.entries[i]; ok && want.hash != tlog.RecordHash(raw) {
+		if want, ok := a.known.entries[i]; ok && want.hash != tlog.RecordHash(raw) {
 			a.find(Missing, i, "another entry is in the place of %s", want.name)
 		}
 		a.entry(i, raw)
@@ -128,8 +116,9 @@ func Audit(ctx context.Context, from torchwood.TileReader, o AuditOptions) (Repo
 
 type audit struct {
 	Report
-	o       AuditOptions
-	unended map[string]begun // by Entry.Of
+	known   *Known
+	each    func(index int64, e leaf.Entry) // may be nil
+	unended map[string]begun                // by Entry.Of
 	begun   []beginning
 	latest  int64 // time of an entry so far
 	beat    int64 // time of the last heartbeat, or of the first entry
@@ -152,14 +141,14 @@ func (a *audit) entry(index int64, raw []byte) {
 		a.find(Malformed, index, "%v", err)
 		return
 	}
-	if a.o.Each != nil {
-		a.o.Each(index, e)
+	if a.each != nil {
+		a.each(index, e)
 	}
 	at := time.UnixMilli(e.Time).UTC()
 	if a.Entries[e.Kind]++; a.From.IsZero() {
 		a.From, a.latest, a.beat = at, e.Time, e.Time
 	}
-	if between(e.Time, a.latest) > a.o.Skew {
+	if between(e.Time, a.latest) > maxSkew {
 		a.find(Backdated, index, "it says %s, and an entry before it %s", at.Format(time.RFC3339),
 			time.UnixMilli(a.latest).UTC().Format(time.RFC3339))
 	}
@@ -189,7 +178,7 @@ func between(from, to int64) time.Duration { return time.UnixMilli(to).Sub(time.
 
 // pulse looks at the time since the last heartbeat.
 func (a *audit) pulse(index, millis int64) {
-	if since := between(a.beat, millis); since > a.o.Gap {
+	if since := between(a.beat, millis); since > maxGap {
 		a.find(HeartbeatGap, index, "no heartbeat for %s before %s", since,
 			time.UnixMilli(millis).UTC().Format(time.RFC3339))
 	}
@@ -206,13 +195,13 @@ func (a *audit) end() {
 		switch {
 		case b.Kind == leaf.SessionOpened:
 			a.Sessions = append(a.Sessions, b.index)
-		case a.Until.Sub(time.UnixMilli(b.Time)) > a.o.Unended:
+		case a.Until.Sub(time.UnixMilli(b.Time)) > maxPost:
 			a.find(NoOutcome, b.index, "the intent of %s has no outcome",
 				time.UnixMilli(b.Time).UTC().Format(time.RFC3339))
 		}
 	}
 	for _, w := range a.Witnesses {
-		if a.Until.Sub(w.Time) > a.o.Skew {
+		if a.Until.Sub(w.Time) > maxSkew {
 			a.find(Unseen, a.Size-1, "the last entry says %s, and %s saw it at %s", a.Until.Format(time.RFC3339),
 				w.Witness, w.Time.Format(time.RFC3339))
 		}

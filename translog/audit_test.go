@@ -143,7 +143,7 @@ func TestAudit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, _ := publish(t, tt.log, made)
-			alone, err := translog.Audit(t.Context(), from, translog.AuditOptions{Policy: policy(t, "quorum none")})
+			alone, err := translog.Audit(t.Context(), from, policy(t, "quorum none"), nil, nil)
 			check.Must(t, err)
 			var found []translog.Problem
 			for _, f := range alone.Findings {
@@ -157,7 +157,7 @@ func TestAudit(t *testing.T) {
 					alone.Findings)
 			}
 			r, err := translog.Audit(t.Context(), from,
-				translog.AuditOptions{Policy: policy(t, "quorum none"), Known: known(t, proofs)})
+				policy(t, "quorum none"), known(t, proofs), nil)
 			check.Must(t, err)
 			forked := slices.ContainsFunc(r.Findings,
 				func(f translog.Finding) bool { return f.Problem == translog.Forked })
@@ -170,7 +170,7 @@ func TestAudit(t *testing.T) {
 		})
 	}
 	from, _ := publish(t, day(), made)
-	r, err := translog.Audit(t.Context(), from, translog.AuditOptions{Policy: policy(t, "quorum none")})
+	r, err := translog.Audit(t.Context(), from, policy(t, "quorum none"), nil, nil)
 	check.Must(t, err)
 	last := now.Add(119 * time.Minute)
 	if r.CheckAge(last.Add(time.Hour), time.Hour); len(r.Findings) > 0 {
@@ -180,7 +180,7 @@ func TestAudit(t *testing.T) {
 		!strings.Contains(r.Findings[0].Detail, "2h0m0s old") {
 		t.Errorf("two hours old: %+v", r.Findings)
 	}
-	_, err = translog.Audit(t.Context(), from, translog.AuditOptions{Policy: translog.Unwitnessed(key(t, "M"))})
+	_, err = translog.Audit(t.Context(), from, translog.Unwitnessed(key(t, "M")), nil, nil)
 	check.WantCode(t, err, "log_unwitnessed")
 }
 
@@ -194,12 +194,12 @@ func TestForked(t *testing.T) {
 	p := policy(t, "quorum none")
 	var k translog.Known
 	check.Must(t, k.AddCheckpoint("the other auditor's", seen, p))
-	same, err := translog.Audit(t.Context(), one, translog.AuditOptions{Policy: p, Known: &k})
+	same, err := translog.Audit(t.Context(), one, p, &k, nil)
 	check.Must(t, err)
 	if len(same.Findings) > 0 {
 		t.Errorf("one log: %+v", same.Findings)
 	}
-	other, err := translog.Audit(t.Context(), two, translog.AuditOptions{Policy: p, Known: &k})
+	other, err := translog.Audit(t.Context(), two, p, &k, nil)
 	check.Must(t, err)
 	if other.Found[translog.Forked] != 1 || !strings.Contains(other.Findings[0].Detail, "the other auditor's") {
 		t.Errorf("two logs: %+v", other.Findings)

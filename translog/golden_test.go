@@ -117,7 +117,7 @@ func TestEndless(t *testing.T) {
 	check.WantCode(t, err, "evidence_malformed")
 	from, err := torchwood.NewTileFS(fstest.MapFS{"checkpoint": {Data: signed}})
 	check.Must(t, err)
-	_, err = translog.Audit(t.Context(), from, translog.AuditOptions{Policy: p})
+	_, err = translog.Audit(t.Context(), from, p, nil, nil)
 	check.WantCode(t, err, "evidence_malformed")
 }
 

@@ -63,8 +63,8 @@ func (v Verified) name() string {
 
 // continues finds known states that the log does not continue.
 func (a *audit) continues(ctx context.Context, read tlog.HashReader, tree tlog.Tree) error {
-	for _, size := range slices.Sorted(maps.Keys(a.o.Known.states)) {
-		s := a.o.Known.states[size]
+	for _, size := range slices.Sorted(maps.Keys(a.known.states)) {
+		s := a.known.states[size]
 		if size > tree.N {
 			a.find(Forked, tree.N, "the log has %d entries, but %s has a signed state with %d", tree.N, s.name, size)
 			continue
@@ -78,9 +78,9 @@ func (a *audit) continues(ctx context.Context, read tlog.HashReader, tree tlog.T
 				s.name)
 		}
 	}
-	for _, index := range slices.Sorted(maps.Keys(a.o.Known.entries)) {
+	for _, index := range slices.Sorted(maps.Keys(a.known.entries)) {
 		if index >= tree.N {
-			a.find(Missing, index, "the log ends before %s", a.o.Known.entries[index].name)
+			a.find(Missing, index, "the log ends before %s", a.known.entries[index].name)
 		}
 	}
 	return ctx.Err()

@@ -69,7 +69,7 @@ func TestRotation(t *testing.T) {
 	var k translog.Known
 	check.Must(t, k.AddCheckpoint("kept", kept, both), k.AddCheckpoint("the last one", last, both))
 	check.WantCode(t, k.AddCheckpoint("kept", kept, after), "log_unwitnessed")
-	r, err := translog.Audit(t.Context(), from, translog.AuditOptions{Policy: both, Known: &k})
+	r, err := translog.Audit(t.Context(), from, both, &k, nil)
 	check.Must(t, err)
 	if r.Found[translog.Forked]+r.Found[translog.Missing] > 0 || r.Size < 3 {
 		t.Errorf("got %+v", r.Findings)

@@ -66,7 +66,7 @@ func (m MissingPost) String() string {
 func (j *LogJudge) Against(ctx context.Context, from torchwood.TileReader, since, until time.Time) (translog.Report,
 	error) {
 	w := j.walk(since, until)
-	r, err := translog.Audit(ctx, from, translog.AuditOptions{Policy: j.policy, Known: &j.known, Each: w.entry})
+	r, err := translog.Audit(ctx, from, j.policy, &j.known, w.entry)
 	if err != nil {
 		j.Complete = Complete{Result: CompleteNotKnown, Why: "the log cannot be read"}
 		return r, err

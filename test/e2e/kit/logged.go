@@ -49,7 +49,7 @@ func (r *LoggedRig) Audited(t *testing.T, want map[leaf.Kind]int64) {
 	check.Must(t, err)
 	var report translog.Report
 	if !Eventually(func() bool {
-		report, err = translog.Audit(t.Context(), from, translog.AuditOptions{Policy: r.Policy})
+		report, err = translog.Audit(t.Context(), from, r.Policy, nil, nil)
 		for kind, n := range want {
 			if err != nil || report.Entries[kind] < n {
 				return false
