@@ -239,128 +239,154 @@ func Hide(token string) (string, error) {
 // JudgeReceipts verifies the receipts of one session: all from number 1 on, or any single one. [Hide] may have replaced
 // some. It calls a non-nil each with each receipt of a chain in turn; then none may be hidden or lost.
 func (a Archive) JudgeReceipts(tokens iter.Seq2[string, error], now time.Time,
-	each func(hash string, r *interaction.Receipt)) (j JudgedReceipts, err error) {
-	var chain, lost *interaction.Chain
-	var t *Trust
-	var hidden []string // before the first receipt
+	each func(hash string, r *interaction.Receipt)) (JudgedReceipts, error) {
+	j := receiptJudge{archive: a, now: now, each: each}
 	for token, err := range tokens {
-		switch {
-		case err != nil:
-			return j, err
-		case j.Number > 0 && !j.Chain:
-			return j, refusal.New("chain_incomplete",
-				"the receipts start with number %d of the session: give them from number 1 on, or only this one",
-				j.Number)
+		if err == nil {
+			err = j.add(token)
 		}
-		if hash, is := strings.CutPrefix(token, HiddenReceipt); is && each == nil {
-			switch {
-			case lost != nil:
-				err = lost.AddClosed(hash)
-			case j.Lost > 0: // nothing continues the chain
-			case chain != nil:
-				err = chain.AddClosed(hash)
-			case !evidence.IsHash(hash) || len(hidden) == interaction.MaxReceipts:
-				err = refusal.New("evidence_malformed",
-					"the hash of a hidden receipt is not a SHA-256, or there are too many hidden receipts")
-			default:
-				hidden = append(hidden, hash)
-			}
-			if err != nil {
-				return j, err
-			}
-			j.After++
-			continue
-		}
-		if t == nil {
-			c, err := evidence.UnverifiedClaims(interaction.Kind, token)
-			if err != nil {
-				return j, err
-			}
-			if t, err = a.ofOwner(c.Owner); err != nil {
-				return j, err
-			}
-			chain = interaction.NewChain(t.opener(now), interaction.Expected{Owner: t.owner()})
-			for _, hash := range hidden {
-				if err := chain.AddClosed(hash); err != nil {
-					return j, err
-				}
-			}
-			if c.Chain.SequenceNumber > 1 && len(hidden) == 0 { // it comes from the middle
-				o, err := t.opener(now)(token, c)
-				if err != nil {
-					return j, err
-				}
-				j.Last, j.Head, j.Number = o.Claims(), o.Hash(), c.Chain.SequenceNumber
-				continue
-			}
-		}
-		if c, err := evidence.UnverifiedClaims(interaction.Kind, token); err == nil && chain.Len() > 0 &&
-			c.Owner != t.owner() && each == nil {
-			if j.Lost == 0 || lost != nil { // after one that stays unverified, nothing continues the chain
-				if lost, err = a.judgeLost(token, c, chain, lost, now); err != nil {
-					return j, err
-				}
-			}
-			if j.Lost++; lost != nil {
-				j.Hidden, j.After = j.Hidden+j.After, 0
-			}
-			continue
-		}
-		if j.Lost > 0 {
-			return j, refusal.New("chain_broken",
-				"a receipt follows the receipts that were made under other roots after a crash; those must be the last")
-		}
-		o, err := chain.Add(token)
 		if err != nil {
-			return j, err
-		}
-		j.Last, j.Head, j.Number, j.Chain = o.Claims(), o.Hash(), chain.Len(), true
-		if j.Hidden, j.After = j.Hidden+j.After, 0; each != nil {
-			each(j.Head, &j.Last)
+			return j.JudgedReceipts, err
 		}
 	}
-	if t == nil {
-		return j, refusal.New("evidence_malformed", "there is no receipt")
+	if j.t == nil {
+		return j.JudgedReceipts, refusal.New("evidence_malformed", "there is no receipt")
 	}
-	j.Closed = j.Chain && chain.Closed()
-	if j.LostVerified = lost != nil; lost != nil {
-		j.Closed = lost.Closed()
+	j.Closed = j.Chain && j.chain.Closed()
+	if j.LostVerified = j.lost != nil; j.LostVerified {
+		j.Closed = j.lost.Closed()
 	}
-	return j, nil
+	return j.JudgedReceipts, nil
 }
 
-// judgeLost verifies a receipt that follows a chain under other roots: see [JudgedReceipts]. It returns the chain of
-// those receipts, or nil if their roots are not pinned.
-func (a Archive) judgeLost(token string, c interaction.Receipt, before, lost *interaction.Chain,
-	now time.Time) (*interaction.Chain, error) {
-	if before.Closed() {
-		return nil, refusal.New("chain_broken",
-			"a receipt made under other roots follows receipt %d, which closes the session",
-			before.Len())
+type receiptJudge struct {
+	JudgedReceipts
+	archive     Archive
+	now         time.Time
+	each        func(hash string, r *interaction.Receipt)
+	t           *Trust // of the first receipt
+	chain, lost *interaction.Chain
+	hidden      []string // before the first receipt
+}
+
+// add adds a receipt or the hash of one.
+func (j *receiptJudge) add(token string) error {
+	if j.Number > 0 && !j.Chain {
+		return refusal.New("chain_incomplete",
+			"the receipts start with number %d of the session: give them from number 1 on, or only this one", j.Number)
 	}
-	t, err := a.ofOwner(c.Owner)
-	if err != nil {
-		return nil, nil //nolint:nilerr // they stay unverified
+	if hash, is := strings.CutPrefix(token, HiddenReceipt); is && j.each == nil {
+		return j.addHidden(hash)
 	}
-	if lost == nil {
-		last := before.Last()
-		if c.Chain.SequenceNumber != before.Len()+1 || c.Chain.PreviousReceiptHash != before.Head() {
-			return nil, refusal.New("chain_broken",
-				"receipt %d was made under other roots and does not follow receipt %d",
-				c.Chain.SequenceNumber, before.Len())
+	c, err := evidence.UnverifiedClaims(interaction.Kind, token)
+	switch {
+	case j.t == nil && err != nil:
+		return err
+	case j.t == nil:
+		return j.begin(token, c)
+	case err == nil && j.chain.Len() > 0 && c.Owner != j.t.owner() && j.each == nil:
+		return j.addLost(token, c)
+	case j.Lost > 0:
+		return refusal.New("chain_broken",
+			"a receipt follows the receipts that were made under other roots after a crash; those must be the last")
+	}
+	return j.addNext(token)
+}
+
+func (j *receiptJudge) addHidden(hash string) (err error) {
+	switch {
+	case j.lost != nil:
+		err = j.lost.AddClosed(hash)
+	case j.Lost > 0: // nothing continues the chain
+	case j.chain != nil:
+		err = j.chain.AddClosed(hash)
+	case !evidence.IsHash(hash) || len(j.hidden) == interaction.MaxReceipts:
+		err = refusal.New("evidence_malformed",
+			"the hash of a hidden receipt is not a SHA-256, or there are too many hidden receipts")
+	default:
+		j.hidden = append(j.hidden, hash)
+	}
+	if err == nil {
+		j.After++
+	}
+	return err
+}
+
+// begin adds the first receipt that is more than a hash.
+func (j *receiptJudge) begin(token string, c interaction.Receipt) (err error) {
+	if j.t, err = j.archive.ofOwner(c.Owner); err != nil {
+		return err
+	}
+	open := j.t.opener(j.now)
+	if c.Chain.SequenceNumber > 1 && len(j.hidden) == 0 { // it comes from the middle
+		o, err := open(token, c)
+		if err == nil {
+			j.Last, j.Head, j.Number = o.Claims(), o.Hash(), c.Chain.SequenceNumber
 		}
-		lost = interaction.NewTail(t.opener(now),
+		return err
+	}
+	j.chain = interaction.NewChain(open, interaction.Expected{Owner: j.t.owner()})
+	for _, hash := range j.hidden {
+		if err := j.chain.AddClosed(hash); err != nil {
+			return err
+		}
+	}
+	return j.addNext(token)
+}
+
+func (j *receiptJudge) addNext(token string) error {
+	o, err := j.chain.Add(token)
+	if err != nil {
+		return err
+	}
+	j.Last, j.Head, j.Number, j.Chain = o.Claims(), o.Hash(), j.chain.Len(), true
+	if j.Hidden, j.After = j.Hidden+j.After, 0; j.each != nil {
+		j.each(j.Head, &j.Last)
+	}
+	return nil
+}
+
+// addLost adds a receipt that follows the chain under other roots: see [JudgedReceipts]. It stays unverified, as do all
+// after it, if these roots are not pinned.
+func (j *receiptJudge) addLost(token string, c interaction.Receipt) error {
+	if j.Lost == 0 || j.lost != nil {
+		if err := j.verifyLost(token, c); err != nil {
+			return err
+		}
+	}
+	if j.Lost++; j.lost != nil {
+		j.Hidden, j.After = j.Hidden+j.After, 0
+	}
+	return nil
+}
+
+func (j *receiptJudge) verifyLost(token string, c interaction.Receipt) error {
+	if j.chain.Closed() {
+		return refusal.New("chain_broken",
+			"a receipt made under other roots follows receipt %d, which closes the session", j.chain.Len())
+	}
+	t, err := j.archive.ofOwner(c.Owner)
+	if err != nil {
+		j.lost = nil
+		return nil //nolint:nilerr // they stay unverified
+	}
+	if j.lost == nil {
+		last := j.chain.Last()
+		if c.Chain.SequenceNumber != j.chain.Len()+1 || c.Chain.PreviousReceiptHash != j.chain.Head() {
+			return refusal.New("chain_broken", "receipt %d was made under other roots and does not follow receipt %d",
+				c.Chain.SequenceNumber, j.chain.Len())
+		}
+		j.lost = interaction.NewTail(t.opener(j.now),
 			interaction.Expected{Owner: t.owner(), Session: last.Chain.SessionID, Agent: last.Agent})
 	}
 	if left := c.Outcome == interaction.OutcomeIndeterminate || c.Closing != nil &&
 		c.Closing.Reason == interaction.ClosedLost; !left {
-		return nil, refusal.New("roots_not_pinned",
+		return refusal.New("roots_not_pinned",
 			"receipt %d was made under other roots, but says neither that its call is indeterminate nor "+
-				"that its session was lost",
-			c.Chain.SequenceNumber)
+				"that its session was lost", c.Chain.SequenceNumber)
 	}
-	_, err = lost.Add(token)
-	return lost, err
+	_, err = j.lost.Add(token)
+	return err
 }
 
 func (a Archive) ofOwner(owner string) (*Trust, error) {
