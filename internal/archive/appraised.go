@@ -12,17 +12,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-type tokenHeader struct{ Typ, Kid string }
-
-// readHeader reads the header of a token that begins with start.
-func readHeader(start string) (h tokenHeader) {
-	text, _, _ := strings.Cut(start, ".")
-	if raw, err := base64.RawURLEncoding.DecodeString(text); err == nil {
-		_ = json.Unmarshal(raw, &h)
-	}
-	return h
-}
-
 func payloadOf(token string) []byte {
 	_, rest, _ := strings.Cut(token, ".")
 	text, _, _ := strings.Cut(rest, ".")
@@ -61,7 +50,14 @@ func NotOtherwise(members map[string]json.RawMessage, token string, kind any) er
 }
 
 // TypeOf returns the type that a token that begins with start claims, or nothing.
-func TypeOf(start string) string { return readHeader(start).Typ }
+func TypeOf(start string) string {
+	var header struct{ Typ string }
+	text, _, _ := strings.Cut(start, ".")
+	if raw, err := base64.RawURLEncoding.DecodeString(text); err == nil {
+		_ = json.Unmarshal(raw, &header)
+	}
+	return header.Typ
+}
 
 // JudgeAppraised verifies a node's token as of the time of its signature, but not what it was made from. Any issuer
 // counts whose key a pinned registry has certified for an appraiser.
@@ -96,7 +92,7 @@ func openAppraised[C any](t *Trust, k evidence.Kind[C], c evidence.Registered, t
 		return o, err
 	}
 	return evidence.Open(verifier, k, token, evidence.Expected{
-		Issuers: []string{c.Issuer}, Audiences: []string{c.Audience}, KeyIDs: []string{readHeader(token).Kid},
+		Issuers: []string{c.Issuer}, Audiences: []string{c.Audience}, KeyIDs: []string{evidence.KeyIDOf(token)},
 		MaxAge: k.MaxLifetime,
 	})
 }

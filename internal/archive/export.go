@@ -275,10 +275,10 @@ func (t *Trust) narrowed(kids, hashes map[string]bool, receipts bool) *Trust {
 
 // Exported is what an export has.
 type Exported struct {
-	Records  int
-	LeftOut  int   // records without evidence
-	Proven   int   // records with a proof of the transparency log
-	Unproven error // why one of the others has none, if the log could not be read
+	Records  int   `json:"records"`
+	LeftOut  int   `json:"leftOut"` // records without evidence
+	Proven   int   `json:"proven"`  // records with a proof of the transparency log
+	Unproven error `json:"-"`       // why one of the others has none, if the log could not be read
 }
 
 // Export writes the records with evidence, each before its proofs and the interaction receipts that it rests on, unless

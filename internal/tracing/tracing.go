@@ -49,67 +49,62 @@ type Options struct {
 	Metrics   prometheus.Registerer
 }
 
-// Tracing makes the spans of one process.
+// Tracing makes the spans of one process. It is the processor of those that have ended: its queue is bounded, and it
+// needs no timer while there are none.
 type Tracing struct {
 	trace.Tracer
-	queue *queue
-}
-
-// New makes the tracer. Spans wait until Run.
-func New(o Options) *Tracing {
-	with := promauto.With(o.Metrics)
-	q := &queue{client: otlp.NewClient(o.Collector), log: flood.Logger(o.Log),
-		spans: make(chan sdk.ReadOnlySpan, maxQueued),
-		sent: with.NewCounter(prometheus.CounterOpts{Name: "mediator_trace_spans_sent_total",
-			Help: "Spans that the collector took."}),
-		dropped: with.NewCounter(prometheus.CounterOpts{Name: "mediator_trace_spans_dropped_total",
-			Help: "Spans that were dropped, because the collector refused them or was too slow or away."}),
-	}
-	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(q), sdk.WithRawSpanLimits(limits),
-		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Sample))),
-		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Service))))
-	return &Tracing{provider.Tracer("github.com/actionproof/mediator"), q}
-}
-
-// Run sends spans until ctx ends, and then those that wait.
-func (t *Tracing) Run(ctx context.Context) { t.queue.run(ctx) }
-
-// queue is the processor of ended spans: bounded, and without timers while there are none.
-type queue struct {
 	client        *otlp.Client
 	log           *zap.Logger
 	spans         chan sdk.ReadOnlySpan
 	sent, dropped prometheus.Counter
 }
 
+// New makes the tracer. Spans wait until Run.
+func New(o Options) *Tracing {
+	with := promauto.With(o.Metrics)
+	t := &Tracing{client: otlp.NewClient(o.Collector), log: flood.Logger(o.Log),
+		spans: make(chan sdk.ReadOnlySpan, maxQueued),
+		sent: with.NewCounter(prometheus.CounterOpts{Name: "mediator_trace_spans_sent_total",
+			Help: "Spans that the collector took."}),
+		dropped: with.NewCounter(prometheus.CounterOpts{Name: "mediator_trace_spans_dropped_total",
+			Help: "Spans that were dropped, because the collector refused them or was too slow or away."}),
+	}
+	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(t), sdk.WithRawSpanLimits(limits),
+		sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(o.Sample))),
+		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", o.Service))))
+	t.Tracer = provider.Tracer("github.com/actionproof/mediator")
+	return t
+}
+
 // OnStart does nothing.
-func (q *queue) OnStart(context.Context, sdk.ReadWriteSpan) {}
+func (t *Tracing) OnStart(context.Context, sdk.ReadWriteSpan) {}
 
 // OnEnd queues the span or drops it.
-func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
+func (t *Tracing) OnEnd(s sdk.ReadOnlySpan) {
 	select {
-	case q.spans <- s:
+	case t.spans <- s:
 	default:
-		q.dropped.Inc()
+		t.dropped.Inc()
 	}
 }
 
-// Shutdown does nothing: see run.
-func (q *queue) Shutdown(context.Context) error { return nil }
+// Shutdown does nothing: see Run.
+func (t *Tracing) Shutdown(context.Context) error { return nil }
 
-// ForceFlush does nothing: see run.
-func (q *queue) ForceFlush(context.Context) error { return nil }
+// ForceFlush does nothing: see Run.
+func (t *Tracing) ForceFlush(context.Context) error { return nil }
 
-func (q *queue) run(ctx context.Context) {
-	defer q.client.Close()
+// Run sends spans until ctx ends, and then those that wait.
+func (t *Tracing) Run(ctx context.Context) {
+	defer t.client.Close()
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastTimeout, end) })()
-	exporter := otlptrace.NewUnstarted(uploader{q.client})
-	for life.Err() == nil && (ctx.Err() == nil || len(q.spans) > 0) {
+	exporter := otlptrace.NewUnstarted(uploader{t.client})
+	for life.Err() == nil && (ctx.Err() == nil || len(t.spans) > 0) {
 		select {
-		case first := <-q.spans:
-			_ = every.Sleep(ctx, q.export(life, ctx.Done(), exporter, first))
+		case first := <-t.spans:
+			_ = every.Sleep(ctx, t.export(life, ctx.Done(), exporter, first))
 		case <-ctx.Done():
 		}
 	}
@@ -117,14 +112,14 @@ func (q *queue) run(ctx context.Context) {
 
 // export sends spans: first, and those that end soon. If the process ends, it does not wait for more. It returns how
 // long the collector asks to wait.
-func (q *queue) export(ctx context.Context, ending <-chan struct{}, exporter *otlptrace.Exporter,
+func (t *Tracing) export(ctx context.Context, ending <-chan struct{}, exporter *otlptrace.Exporter,
 	first sdk.ReadOnlySpan) time.Duration {
 	batch := []sdk.ReadOnlySpan{first}
 	soon := time.NewTimer(gather)
 	defer soon.Stop()
-	for waiting := true; len(batch) < maxBatch && (waiting || len(q.spans) > 0); {
+	for waiting := true; len(batch) < maxBatch && (waiting || len(t.spans) > 0); {
 		select {
-		case s := <-q.spans:
+		case s := <-t.spans:
 			batch = append(batch, s)
 		case <-soon.C:
 			waiting = false
@@ -139,10 +134,10 @@ func (q *queue) export(ctx context.Context, ending <-chan struct{}, exporter *ot
 		if refused, ok := errors.AsType[*otlp.RejectedError](err); ok {
 			dropped = min(dropped, float64(refused.Items))
 		}
-		q.log.Warn("spans were dropped", zap.Error(err))
+		t.log.Warn("spans were dropped", zap.Error(err))
 	}
-	q.dropped.Add(dropped)
-	q.sent.Add(float64(len(batch)) - dropped)
+	t.dropped.Add(dropped)
+	t.sent.Add(float64(len(batch)) - dropped)
 	return otlp.WaitOf(err)
 }
 

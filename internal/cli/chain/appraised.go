@@ -28,9 +28,8 @@ type verifiedAppraisal struct {
 	NonHumanIdentityProven bool   `json:"nonHumanIdentityProven"` // never
 }
 
-// appraisal verifies a token of one type, and returns sentences about it.
-type appraisal func(a archive.Archive, token string, now time.Time) (claims any, all evidence.Registered, what,
-	says string, err error)
+// appraisal verifies a token of one type, and returns what it is and what it says, in words.
+type appraisal func(a archive.Archive, token string, now time.Time) (v verifiedAppraisal, what, says string, err error)
 
 var appraisals = map[string]appraisal{
 	accrual.Kind.Typ: appraised(accrual.Kind, func(c accrual.Claims) (what, says string) {
@@ -54,13 +53,15 @@ var appraisals = map[string]appraisal{
 }
 
 func appraised[C any](k evidence.Kind[C], describe func(C) (what, says string)) appraisal {
-	return func(a archive.Archive, token string, now time.Time) (any, evidence.Registered, string, string, error) {
+	return func(a archive.Archive, token string, now time.Time) (v verifiedAppraisal, what, says string, err error) {
 		c, err := archive.JudgeAppraised(a, k, token, now)
 		if err != nil {
-			return nil, evidence.Registered{}, "", "", err
+			return v, "", "", err
 		}
-		what, says := describe(c)
-		return c, k.Registered(c), what, says, nil
+		what, says = describe(c)
+		all := k.Registered(c)
+		return verifiedAppraisal{Type: k.Typ, Appraiser: all.Issuer, Issued: all.IssuedAt, Expires: all.Expires,
+			Claims: c, Probabilistic: true}, what, says, nil
 	}
 }
 
@@ -84,21 +85,21 @@ func (by *verifier) appraisal(raw []byte, token string) error {
 	if err != nil {
 		return err
 	}
-	now, typ := time.Now(), archive.TypeOf(token)
-	claims, all, what, says, err := appraisals[typ](a, token, now)
+	now := time.Now()
+	v, what, says, err := appraisals[archive.TypeOf(token)](a, token, now)
 	if err != nil {
 		return err
 	}
 	var file map[string]json.RawMessage
 	if json.Unmarshal(raw, &file) == nil { // and not the token alone
-		if err := archive.NotOtherwise(file, token, claims); err != nil {
+		if err := archive.NotOtherwise(file, token, v.Claims); err != nil {
 			return err
 		}
 		var feedback erc8004.Value
 		if err := json.Unmarshal(raw, &feedback); err != nil {
 			return err
 		}
-		switch r := claims.(type) {
+		switch r := v.Claims.(type) {
 		case accrual.Claims:
 			err = feedback.Agrees(r.CurrentScore)
 		case autonomy.Claims:
@@ -108,10 +109,8 @@ func (by *verifier) appraisal(raw []byte, token string) error {
 			return err
 		}
 	}
-	v := verifiedAppraisal{Type: typ, Appraiser: all.Issuer, Issued: all.IssuedAt, Expires: all.Expires, Claims: claims,
-		Probabilistic: true}
-	until := fmt.Sprintf("signed %s, good until %s", cli.Seconds(all.IssuedAt), cli.Seconds(all.Expires))
-	if now.Unix() >= all.Expires {
+	until := fmt.Sprintf("signed %s, good until %s", cli.Seconds(v.Issued), cli.Seconds(v.Expires))
+	if now.Unix() >= v.Expires {
 		until += ", which is over"
 	}
 	signed := fmt.Sprintf("the %s is signed by the appraiser %s", what, v.Appraiser)

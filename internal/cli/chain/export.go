@@ -22,11 +22,9 @@ import (
 )
 
 type exported struct {
-	File    string `json:"file"`
-	Records int    `json:"records"`
-	LeftOut int    `json:"leftOut"` // records without evidence
-	Proven  int    `json:"proven"`  // records with a proof of the transparency log
-	CID     string `json:"cid,omitempty"`
+	File string `json:"file"`
+	archive.Exported
+	CID string `json:"cid,omitempty"`
 }
 
 // Export returns the command that writes records, or the receipts of a session, for somebody to verify.
@@ -87,11 +85,9 @@ With --car it also packs the file into a CAR, which any IPFS node imports. Publi
 			}
 			chosen := r.Selected(c.Context(), s)
 			if len(ids) > 0 {
-				found, err := byID(c.Context(), r, ids)
-				if err != nil {
+				if chosen, err = byID(c.Context(), r, ids); err != nil {
 					return err
 				}
-				chosen = each(found)
 			}
 			if len(ids) > 0 || a.Large() {
 				if a, err = a.For(chosen); err != nil {
@@ -127,7 +123,7 @@ With --car it also packs the file into a CAR, which any IPFS node imports. Publi
 				_, err := fmt.Fprintln(cli.Plain(c.ErrOrStderr()), "mediator:", said)
 				return err
 			}
-			return cli.Print(c, exported{out, made.Records, made.LeftOut, made.Proven, cid}, said)
+			return cli.Print(c, exported{out, made, cid}, said)
 		},
 	}
 	cli.JSONFlag(c)
@@ -142,7 +138,8 @@ With --car it also packs the file into a CAR, which any IPFS node imports. Publi
 	return c
 }
 
-func byID(ctx context.Context, from *records.Reader, ids []string) (found []ledger.Record, err error) {
+func byID(ctx context.Context, from *records.Reader, ids []string) (iter.Seq2[ledger.Record, error], error) {
+	var found []ledger.Record
 	for _, id := range ids {
 		r, err := from.Get(ctx, id)
 		if err != nil {
@@ -150,17 +147,10 @@ func byID(ctx context.Context, from *records.Reader, ids []string) (found []ledg
 		}
 		found = append(found, r)
 	}
-	return found, nil
-}
-
-func each(records []ledger.Record) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
-		for _, r := range records {
-			if !yield(r, nil) {
-				return
-			}
+		for i := 0; i < len(found) && yield(found[i], nil); i++ {
 		}
-	}
+	}, nil
 }
 
 // writeExport writes a file that only its owner can read, or standard output. It leaves no incomplete file. If carFile
