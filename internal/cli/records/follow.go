@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
@@ -57,10 +56,11 @@ func Follow(ctx context.Context, at string, s admin.Selection, tail int, show fu
 	return err
 }
 
-// Colours of a followed call.
-const (
-	red, green, yellow, plain = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
-)
+// colours of a followed call, and the terminal's own.
+var colours = map[ledger.State]string{ledger.StateForwarded: "\x1b[32m", ledger.StateIndeterminate: "\x1b[33m",
+	ledger.StateRefused: "\x1b[31m", ledger.StateFailed: "\x1b[31m"}
+
+const plain = "\x1b[0m"
 
 // FollowHead writes the head of the columns of [PrintCall].
 func FollowHead(w io.Writer) error {
@@ -79,19 +79,8 @@ func PrintCall(w io.Writer, r ledger.Record, colour bool) error {
 			_, _ = io.WriteString(w, s)
 		}
 	}
-	switch r.State {
-	case ledger.StateForwarded:
-		paint(green)
-	case ledger.StateIndeterminate:
-		paint(yellow)
-	case ledger.StateRefused, ledger.StateFailed:
-		paint(red)
-	}
-	status := "-"
-	if r.Status > 0 {
-		status = strconv.Itoa(r.Status)
-	}
-	_, err := fmt.Fprintf(text, callColumns, cli.Time(r.Started), r.ID, r.Flow, r.State, status, took(r), shortCall(r))
+	paint(colours[r.State])
+	_, err := fmt.Fprintf(text, callColumns, cli.Time(r.Started), r.ID, r.Flow, r.State, status(r), took(r), shortCall(r))
 	paint(plain)
 	if err == nil && r.Code != "" {
 		_, err = fmt.Fprintf(text, "    %s: %s\n", r.Code, cli.OrDash(r.Reason))

@@ -174,6 +174,13 @@ func shortCall(p ledger.Record) string {
 	return call
 }
 
+func status(p ledger.Record) string {
+	if p.Status == 0 {
+		return "-"
+	}
+	return strconv.Itoa(p.Status)
+}
+
 type recordTable struct {
 	cli.Grid
 	rows int
@@ -193,11 +200,7 @@ func (t *recordTable) Add(p ledger.Record) error {
 	if t.keys {
 		row = append(row, cli.OrDash(p.Session), strings.Join(p.Keys, " "))
 	} else {
-		status := "-"
-		if p.Status > 0 {
-			status = strconv.Itoa(p.Status)
-		}
-		row = append(row, cli.OrDash(p.Code), status, took(p), shortCall(p))
+		row = append(row, cli.OrDash(p.Code), status(p), took(p), shortCall(p))
 	}
 	t.Row(row...)
 	if t.rows++; t.rows%1000 == 0 { // columns are as wide as what is in memory

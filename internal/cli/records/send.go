@@ -48,8 +48,12 @@ Schedules make their own events.`,
 			if err != nil {
 				return err
 			}
+			named, err := source(service, args[0])
+			if err != nil {
+				return err
+			}
 			var hook *trigger.Webhook
-			switch s := source(service, args[0]).(type) {
+			switch s := named.(type) {
 			case *trigger.Webhook:
 				hook = s
 			case *trigger.Queue:
@@ -62,16 +66,13 @@ Schedules make their own events.`,
 				return cli.Print(c, struct{}{}, "queued: mediator events list shows it once the service has claimed it")
 			case *trigger.Schedule:
 				return cli.Usagef("%s is a schedule, whose events only the service makes, the next at %s; cron: "+
-					"\"@every 30s\" "+
-					"tries it out", s.Name(), s.Next(time.Now()).Format(time.RFC3339))
-			default:
-				return unknown(service, args[0])
+					"\"@every 30s\" tries it out", s.Name(), s.Next(time.Now()).Format(time.RFC3339))
 			}
 			var body []byte
 			if test {
-				var named string
-				named, body = hook.TestBody()
-				event = cmp.Or(event, named)
+				var suits string
+				suits, body = hook.TestBody()
+				event = cmp.Or(event, suits)
 			} else if body, err = cli.ReadInput(c, args[1]); err != nil {
 				return err
 			}
@@ -103,22 +104,16 @@ Schedules make their own events.`,
 	return c
 }
 
-func source(service *config.Trigger, name string) trigger.Source {
-	for _, s := range service.SourceList {
-		if s.Name() == name {
-			return s
-		}
-	}
-	return nil
-}
-
-func unknown(service *config.Trigger, name string) error {
+func source(service *config.Trigger, name string) (trigger.Source, error) {
 	var names []string
 	for _, s := range service.SourceList {
+		if s.Name() == name {
+			return s, nil
+		}
 		names = append(names, s.Name())
 	}
 	slices.Sort(names)
-	return cli.Usagef("%s has no source %q: it has %s", service.Path, name, cli.OrDash(strings.Join(names, ", ")))
+	return nil, cli.Usagef("%s has no source %q: it has %s", service.Path, name, cli.OrDash(strings.Join(names, ", ")))
 }
 
 // reach returns a client that uses no proxy, and the URL of a webhook of the service on this machine.
