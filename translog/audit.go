@@ -79,8 +79,8 @@ func (r *Report) CheckAge(now time.Time, most time.Duration) {
 }
 
 // Audit reads a whole log from public data and checks its last checkpoint, that each entry is in its tree, that nothing
-// is missing between the first and the last, and that the log agrees with what is known of it; known may be nil. Unless
-// each is nil, Audit calls it with each entry that package leaf can read, in order. It fails if it cannot read the log.
+// is missing between the first and the last, and that the log agrees with known, which may be nil. It calls a non-nil
+// each with each entry that package leaf can read, in order. It fails if it cannot read the log.
 func Audit(ctx context.Context, from torchwood.TileReader, p *Policy, known *Known,
 	each func(index int64, e leaf.Entry)) (Report, error) {
 	signed, err := from.ReadEndpoint(ctx, "checkpoint")

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -172,40 +173,34 @@ func (l *Log) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		next := time.NewTimer(l.o.Interval)
 		if pause = retryAfter(pause, err); err != nil {
 			l.o.Failed(err)
-			next.Reset(pause)
+			err = every.Sleep(ctx, pause)
+		} else {
+			err = l.rest(ctx)
 		}
-		if !l.sleep(ctx, next, err == nil) {
+		if err != nil {
 			return
 		}
 	}
 }
 
-// sleep waits until it is time for another checkpoint: after the interval if a leaf was stored, or at once for somebody
-// who waits. After a failure only time counts.
-func (l *Log) sleep(ctx context.Context, interval *time.Timer, well bool) bool {
-	defer interval.Stop()
-	hurried := l.hurried
-	if !well {
-		hurried = nil
+// rest waits until it is time for another checkpoint: after the interval if a leaf was stored, or at once for somebody
+// who waits.
+func (l *Log) rest(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.hurried:
+		return nil
+	case <-time.After(l.o.Interval):
 	}
-	var woken chan struct{} // not before the interval is over
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-hurried:
-			return true
-		case <-woken:
-			return true
-		case <-interval.C:
-			if woken = l.woken; !well {
-				return true
-			}
-		}
+	select {
+	case <-ctx.Done():
+	case <-l.hurried:
+	case <-l.woken:
 	}
+	return ctx.Err()
 }
 
 // Publish gives all pending leaves their numbers, and signs a checkpoint if the tree has grown since the last one. The

@@ -8,20 +8,20 @@ import (
 // firstRetry and lastRetry bound the pauses after the store, the key or a witness has failed.
 const firstRetry, lastRetry = time.Second, 10 * time.Second
 
-// repeat calls do with what comes, until ctx ends. After a failure it calls do again after a pause, with the same or
-// with what has come since.
+// repeat calls do with each value of work until ctx ends. After a failure it calls do again after a pause, with the
+// newest value.
 func repeat[T any](ctx context.Context, work <-chan T, do func(T) error, failed func(error)) {
-	var what T
+	var newest T
 	var pause time.Duration
 	var again <-chan time.Time // set after a failure
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case what = <-work:
+		case newest = <-work:
 		case <-again:
 		}
-		err := do(what)
+		err := do(newest)
 		if ctx.Err() != nil {
 			return
 		}

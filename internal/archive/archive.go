@@ -283,12 +283,12 @@ func (v *Verdict) add(name string, err error) {
 
 // Verdict is the result of verifying a record.
 type Verdict struct {
-	Checks []ledger.Check `json:"checks"`
-	Whole  bool           `json:"whole"` // every artifact of the chain is there and valid
+	Checks []ledger.Check
+	Whole  bool // every artifact of the chain is there and valid
 	// Unproven names the record's members, as in JSON, that no signature proves; nil if it is refused.
-	Unproven []string `json:"unproven,omitempty"`
+	Unproven []string
 	// Interactions describes the interaction receipts that the verified session receipt names; nil if it names none.
-	Interactions *Interactions `json:"interactions,omitempty"`
+	Interactions *Interactions
 }
 
 // Refused returns the check that refused the record, or zero if at most artifacts were missing.

@@ -15,10 +15,11 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-var artifactNames = []string{
-	"challenge", "originProof", "triggerReceipt", "reputation", "policyDecision", "grant", "runtimeAttestation",
-	"sessionReceipt", "deploymentCertificate",
-	"capability", "requestProof", "agentStatement",
+// artifactNames are the names of all artifacts; true if one is signed for the post alone.
+var artifactNames = map[string]bool{
+	"challenge": false, "originProof": true, "triggerReceipt": true, "reputation": false, "policyDecision": true,
+	"grant": true, "runtimeAttestation": true, "sessionReceipt": true, "deploymentCertificate": false,
+	"capability": false, "requestProof": true, "agentStatement": true,
 }
 
 // Shown is a record as mediator posts show --json prints it.
@@ -44,8 +45,9 @@ func ParseRecord(raw []byte, name string) (p Shown, err error) {
 
 func checkArtifacts(r ledger.Record, name string) error {
 	for i, a := range r.Artifacts {
+		_, known := artifactNames[a.Name]
 		switch {
-		case !slices.Contains(artifactNames, a.Name):
+		case !known:
 			return refusal.New("evidence_malformed",
 				"%s: artifacts[%d].name is %.40q, which is not the name of an artifact", name, i, a.Name)
 		case slices.ContainsFunc(r.Artifacts[:i], func(b ledger.Artifact) bool { return b.Name == a.Name }):
@@ -103,15 +105,10 @@ func checkRecord(r ledger.Record, manifest string, now time.Time) error {
 	return nil
 }
 
-var signedForPost = []string{
-	"originProof", "triggerReceipt", "policyDecision", "grant", "runtimeAttestation", "sessionReceipt", "requestProof",
-	"agentStatement",
-}
-
 // signedTimes returns the unverified times of the first and the last signature for a post, or zero.
 func signedTimes(r ledger.Record) (first, last time.Time) {
 	for _, a := range r.Artifacts {
-		if !slices.Contains(signedForPost, a.Name) {
+		if !artifactNames[a.Name] {
 			continue
 		}
 		var claims struct {

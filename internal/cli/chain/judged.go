@@ -60,12 +60,12 @@ var unprovenOfFile = []string{
 type judging struct {
 	by      *verifier
 	archive archive.Archive
-	judge   *archive.Judge
-	unasked func() int // counts the receipts that belong to no record; nil if the source has only receipts of records
-	log     *archive.LogJudge
 	proofs  archive.ProofSource // nil without a log
 	period  admin.Selection     // in which the log may hold no other posts
+	unasked func() int          // counts the receipts that belong to no record; nil if each belongs to one
 
+	judge    *archive.Judge
+	log      *archive.LogJudge
 	count    map[archive.Outcome]int
 	used     map[*archive.Trust]bool
 	unproven map[string]int // the number of records that do not prove a member
@@ -73,8 +73,12 @@ type judging struct {
 }
 
 // print verifies records. It prints the refused ones, or all as lines of JSON, and a summary.
-func (j *judging) print(records iter.Seq2[ledger.Record, error]) error {
+func (j *judging) print(records iter.Seq2[ledger.Record, error], receipts archive.Receipts) (err error) {
+	if j.log, err = j.by.log.judge(); err != nil {
+		return err
+	}
 	c := j.by.c
+	j.judge = j.archive.NewJudge(receipts, time.Now())
 	j.count, j.used, j.unproven = make(map[archive.Outcome]int), make(map[*archive.Trust]bool), make(map[string]int)
 	out := cli.Plain(c.OutOrStdout())
 	for judged, err := range j.judge.Records(c.Context(), records) {
@@ -104,7 +108,6 @@ func (j *judging) print(records iter.Seq2[ledger.Record, error]) error {
 	}
 	unread := j.by.log.against(c, j.log, j.period.Since, j.period.Until)
 	s := j.summary()
-	var err error
 	if cli.AsJSON(c) {
 		err = cli.WriteJSONLine(c.OutOrStdout(), map[string]judgedFile{"summary": s})
 	} else {

@@ -183,7 +183,8 @@ func (by *verifier) record(in io.Reader, path string) error {
 	}
 	unread := by.log.against(by.c, j, time.Time{}, time.Time{})
 	l := logged{j.Logged}
-	err = cli.PrintText(by.c, verifiedRecord{Verdict: v, Outcome: v.Word(p.Record), logged: l},
+	err = cli.PrintText(by.c, verifiedRecord{Checks: v.Checks, Whole: v.Whole,
+		Interactions: v.Interactions, Unproven: v.Unproven, Outcome: v.Word(p.Record), logged: l},
 		func(w io.Writer) error { printVerified(w, p.Record, v, l); return nil })
 	switch {
 	case err != nil:
@@ -236,10 +237,17 @@ func printVerified(out io.Writer, p ledger.Record, v archive.Verdict, l logged) 
 }
 
 type verifiedRecord struct {
-	archive.Verdict
+	Checks []ledger.Check `json:"checks"`
+	// every artifact of the chain is there and valid
+	Whole                  bool `json:"whole"`
 	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"` // never
+	// members of the record that no signature holds
+	Unproven []string `json:"unproven,omitempty"`
+
 	logged
 	Outcome string `json:"outcome"` // whose word it is
+	// what the session receipt names; nil if it names none
+	Interactions *archive.Interactions `json:"interactions,omitempty"`
 }
 
 const whatVerifies = `
@@ -263,14 +271,8 @@ func (by *verifier) export(in *bufio.Reader) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", unreadablePins, err)
 	}
-	l, err := by.log.judge()
-	if err != nil {
-		return err
-	}
-	a := r.Archive().Pinned(own)
-	j := &judging{by: by, archive: a, judge: a.NewJudge(r.Receipts, time.Now()), unasked: r.Unasked, log: l,
-		proofs: r.Proofs, period: period}
-	return j.print(r.Records())
+	j := &judging{by: by, archive: r.Archive().Pinned(own), proofs: r.Proofs, period: period, unasked: r.Unasked}
+	return j.print(r.Records(), r.Receipts)
 }
 
 // copied verifies the records in a copy of a ledger.
@@ -278,10 +280,6 @@ func (by *verifier) copied(path string) error {
 	from := records.Source{Ledger: path}
 	s, a, err := by.selection(by.c, from)
 	defer by.done()
-	if err != nil {
-		return err
-	}
-	l, err := by.log.judge()
 	if err != nil {
 		return err
 	}
@@ -294,6 +292,6 @@ func (by *verifier) copied(path string) error {
 	if err != nil {
 		return err
 	}
-	j := &judging{by: by, archive: a, judge: a.NewJudge(r.Receipts, time.Now()), log: l, proofs: proofs, period: s}
-	return j.print(r.Selected(by.c.Context(), s))
+	j := &judging{by: by, archive: a, proofs: proofs, period: s}
+	return j.print(r.Selected(by.c.Context(), s), r.Receipts)
 }
