@@ -121,20 +121,17 @@ func (r *Registry) due(ctx context.Context, from []string, as map[string][]strin
 		}
 		roles = append(roles, of...)
 	}
-	due, waiting := false, 0
-	var disputed error
-	err := r.editBundle(ctx, func(e *bundleEdit) error {
-		wanted, n, err := e.wanted(roles)
-		due, waiting, disputed = err == nil && e.needsRenewal(wanted), n, e.disagreement()
+	due := false
+	found, err := r.Edit(ctx, func(e *Edit) (err error) {
+		due, err = e.Needed(roles)
 		return err
 	})
 	switch {
-	case err == nil && !due && disputed != nil:
-		return nil, disputed
-	case err == nil && !due && waiting > 0:
+	case due: // whatever else is wrong
+	case err == nil && found.Waiting > 0:
 		return nil, fmt.Errorf("%d new versions wait for a certificate, because earlier versions of "+
-			"their keys fill the trust bundle: rotate less often, or retire versions", waiting)
-	case err != nil || !due:
+			"their keys fill the trust bundle: rotate less often, or retire versions", found.Waiting)
+	default:
 		return nil, err
 	}
 	p, err := ReadPublished(ctx, from)

@@ -130,7 +130,7 @@ func published(c *cobra.Command, from []string, watch bool) (keyring.Published, 
 	}
 }
 
-func warn(c *cobra.Command, bundle string, done keyring.Certification) {
+func warn(c *cobra.Command, bundle string, done keyring.Edited) {
 	w := c.ErrOrStderr()
 	if done.Left > 0 {
 		fmt.Fprintf(w, "%d certificates are not signed: run mediator keys certify again\n", done.Left)
