@@ -189,17 +189,12 @@ const (
 
 // Begin also answers the other processes, once there are rules.
 func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
-	p.own = p.Identity
 	if k := p.config.Kubernetes; k != nil {
 		p.authority = &registrar.Authority{Key: p.caKey, Store: p.store, TrustDomain: k.TrustDomain, Now: time.Now}
-		if err := p.certifyItself(ctx); err != nil {
+		err := p.certifyItself(ctx)
+		if err != nil {
 			return nil, err
 		}
-		var err error
-		if p.own, err = identity.Load(p.ownFiles()); err != nil {
-			return nil, err
-		}
-		group.Go(func() error { p.own.Follow(ctx, p.Log); return nil })
 		group.Go(func() error {
 			for range every.Tick(ctx, ownRenewal) {
 				p.failed("the registrar's own certificate is not renewed", p.certifyItself(ctx))
@@ -209,6 +204,8 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 		if p.cluster, err = newCluster(p); err != nil {
 			return nil, err
 		}
+	} else {
+		p.own = p.Identity
 	}
 	listen := endpoint.Listen
 	if p.cluster != nil && p.cluster.audience != "" {
