@@ -1,42 +1,22 @@
 package keyring
 
 import (
-	"context"
 	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/signer"
 )
-
-// SignRules signs a registrar's rules with the auditor's key.
-func SignRules(ctx context.Context, auditor RootKey, rules evidence.RegistrarRules, lifetime time.Duration,
-	now func() time.Time) (string, error) {
-	issuer, err := signer.New(evidence.RegistrarRulesKind(), auditor, auditor.options(signer.Options{
-		Issuer: auditor.KeyID(), Audience: evidence.AudienceRegistrar, Lifetime: lifetime, Now: now,
-	}))
-	if err != nil {
-		return "", err
-	}
-	token, _, err := issuer.Sign(ctx, rules)
-	return token, err
-}
 
 // OpenRules verifies a registrar's rules with the pinned key of the auditor.
 func OpenRules(auditor evidence.Root, token string, now func() time.Time) (evidence.RegistrarRules, error) {
+	v, err := verifier(auditor, evidence.SignerPolicy{}, now)
+	if err != nil {
+		return evidence.RegistrarRules{}, err
+	}
 	kind := evidence.RegistrarRulesKind()
-	trust, err := evidence.NewTrust([]evidence.Root{auditor}, evidence.Bundle{}, evidence.SignerPolicy{})
-	if err != nil {
-		return evidence.RegistrarRules{}, err
-	}
-	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
-	if err != nil {
-		return evidence.RegistrarRules{}, err
-	}
 	o, err := evidence.Open(v, kind, token, evidence.Expected{
 		Issuers: []string{auditor.KeyID}, Audiences: []string{evidence.AudienceRegistrar},
-		KeyIDs: []string{auditor.KeyID},
-		MaxAge: kind.MaxLifetime,
+		KeyIDs: []string{auditor.KeyID}, MaxAge: kind.MaxLifetime,
 	})
 	return o.Claims(), err
 }

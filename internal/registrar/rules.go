@@ -184,7 +184,8 @@ const maxSigned, maxDeployments = 8 << 20, 16
 // Sign signs rules for [ReadSigned], and certifies the deployments that they name.
 func Sign(ctx context.Context, auditor keyring.RootKey, rules evidence.RegistrarRules, manifests []*policy.Manifest,
 	lifetime time.Duration, now func() time.Time) (s Signed, err error) {
-	if s.Rules, err = keyring.SignRules(ctx, auditor, rules, lifetime, now); err != nil {
+	if s.Rules, err = keyring.Sign(ctx, evidence.RegistrarRulesKind(), auditor, evidence.AudienceRegistrar, lifetime,
+		now, rules); err != nil {
 		return s, err
 	}
 	for _, m := range manifests {
