@@ -2,10 +2,7 @@ package registrar
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,20 +22,15 @@ func (p *process) certifyItself(ctx context.Context) error {
 	if err := p.authority.Open(ctx); err != nil {
 		return fmt.Errorf("the CA: %w", err)
 	}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+	private, key, err := identity.NewKey()
 	if err != nil {
 		return err
 	}
 	_, certificate, err := p.authority.Issue(ctx, registrar.Leaf{Path: "service/mediator/registrar",
-		DNSNames: p.config.Kubernetes.DNSNames, Public: public, Lifetime: config.RegistrarLifetime})
+		DNSNames: p.config.Kubernetes.DNSNames, Public: private.Public(), Lifetime: config.RegistrarLifetime})
 	if err != nil {
 		return err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return err
-	}
-	key := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 	if p.own != nil {
 		return p.own.Renew(certificate, key, string(p.authority.PEM()))
 	}
