@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -52,7 +53,7 @@ func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, 
 						log.Error("a process's keys are not certified anew", zap.String("from", at), zap.Error(err))
 					}
 					state = "" // the next request waits for nothing
-					pause(ctx, registryPause)
+					_ = every.Sleep(ctx, registryPause)
 				}
 				failing = err
 			}
@@ -68,13 +69,6 @@ func awaitChange(ctx context.Context, at, known string) (string, error) {
 	var now daemon.RolesState
 	err := admin.Get(ctx, at, "/v1/roles/state?unlike="+known, &now)
 	return now.State, err
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // CertifyDue certifies the keys of one process, and of those that share one with it, if that is due. as is their first

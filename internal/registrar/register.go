@@ -33,6 +33,11 @@ type Store interface {
 	Read(ctx context.Context, name string) ([]byte, error)
 	// Version changes with the files.
 	Version(ctx context.Context) (string, error)
+	// Lead calls do while this process alone of all replicas leads. It returns once it no longer does, or ctx ends.
+	Lead(ctx context.Context, do func(context.Context) error) error
+	// Watch calls changed after each change of the files, also by another replica, until ctx ends.
+	Watch(ctx context.Context, changed func(), failed func(error))
+	Close() error
 }
 
 // BundleFile is the name of the trust bundle in a [Store].
@@ -81,7 +86,7 @@ func (r *Registrar) registry(dir string, sign signer.Options) *keyring.Registry 
 func (r *Registrar) current() (*active, error) {
 	a := r.active.Load()
 	if a == nil {
-		return nil, refuse("rules", "rules_refused", "%w", errNoRules)
+		return nil, refuse("rules", "rules_refused", "no rules have been read yet")
 	}
 	return a, a.rules.Check(r.serial.Load(), r.o.Now())
 }

@@ -348,5 +348,3 @@ func (r *Rules) Namespaces() (all []string) {
 	}
 	return all
 }
-
-var errNoRules = errors.New("no rules have been read yet")

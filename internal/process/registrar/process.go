@@ -53,7 +53,7 @@ type process struct {
 	*registrar.Registrar
 	config    *config.Registrar // as read at the start
 	stderr    io.Writer
-	store     store
+	store     registrar.Store
 	registry  keyring.RootKey
 	auditor   keyring.RootKey // the zero value unless the registrar renews deployment certificates
 	caKey     custody.Key     // nil off Kubernetes
@@ -71,15 +71,6 @@ type process struct {
 	refusals *prometheus.CounterVec
 	made     *prometheus.CounterVec
 	leads    prometheus.Gauge
-}
-
-type store interface {
-	registrar.Store
-	// Lead calls do while this process alone of all replicas leads. It returns once it no longer does, or ctx ends.
-	Lead(ctx context.Context, do func(context.Context) error) error
-	// Watch calls changed after each change of the files, also by another replica, until ctx ends.
-	Watch(ctx context.Context, changed func(), failed func(error))
-	Close() error
 }
 
 const (
