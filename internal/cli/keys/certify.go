@@ -105,7 +105,7 @@ expire. It certifies no other role, issuer or key of a process (roles_changed).`
 			return nil
 		},
 	}
-	fromFlag(c, &from, orFile)
+	fromFlag(c, &from)
 	r.add(c)
 	c.Flags().BoolVar(&notAgent, "not-accessible-to-agent", false, "declare that the agent cannot reach the keys")
 	c.Flags().BoolVar(&notUsers, "not-accessible-to-users", false, "declare that users cannot reach the keys")
