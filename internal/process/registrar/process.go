@@ -320,7 +320,7 @@ func (p *process) lead(ctx context.Context) error {
 		return nil
 	})
 	if p.cluster != nil {
-		work.Go(func() error { return p.cluster.lead(ctx) })
+		work.Go(func() error { p.cluster.lead(ctx); return nil })
 	}
 	return work.Wait()
 }

@@ -283,22 +283,19 @@ func (s *shared) leadOnce(ctx context.Context, do func(context.Context) error) e
 		_, _ = conn.ExecContext(unlock, `SELECT pg_advisory_unlock($1)`, int64(leadLock))
 	}()
 	leading, stop := context.WithCancel(ctx)
+	var pings sync.WaitGroup
+	defer pings.Wait()
+	pings.Go(func() {
+		defer stop()
+		for range every.Tick(leading, leadPeriod) {
+			ping, cancel := context.WithTimeout(leading, 2*leadPeriod)
+			err := conn.PingContext(ping)
+			cancel()
+			if err != nil {
+				return
+			}
+		}
+	})
 	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- do(leading) }()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-time.After(leadPeriod):
-		}
-		ping, cancel := context.WithTimeout(ctx, 2*leadPeriod)
-		err := conn.PingContext(ping)
-		cancel()
-		if err != nil {
-			stop()
-			<-done
-			return err
-		}
-	}
+	return do(leading)
 }
