@@ -41,8 +41,8 @@ type Edited struct {
 }
 
 // Edit lets do change the bundle, and moves certificates that leave it to the history. It refuses a bundle of another
-// registry, because the writer of a bundle vouches for its content. If a signature fails or ctx ends, earlier signatures
-// stay, and the error says why.
+// registry, because the writer of a bundle vouches for its content. If a signature fails, or ctx ends, earlier
+// signatures stay, and the error says why.
 func (r *Registry) Edit(ctx context.Context, do func(*Edit) error) (Edited, error) {
 	var e *Edit
 	err := UpdateBundle(r.Bundle, func(b *evidence.Bundle) error {

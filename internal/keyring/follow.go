@@ -121,7 +121,7 @@ func (r *Registry) due(ctx context.Context, from []string, as map[string][]strin
 		return err
 	})
 	switch {
-	case due: // whatever else is wrong
+	case due: // also if other versions are disputed, or wait
 	case err == nil && found.Waiting > 0:
 		return nil, fmt.Errorf("%d new versions wait for a certificate, because earlier versions of "+
 			"their keys fill the trust bundle: rotate less often, or retire versions", found.Waiting)

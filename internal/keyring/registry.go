@@ -38,7 +38,7 @@ func NewRegistry(key RootKey, o signer.Options, bundle string) *Registry {
 // Declaration is what the security team declares about the keys that it certifies.
 type Declaration struct{ AccessibleToAgent, AccessibleToUsers bool }
 
-// Certify is an [Registry.Edit] that only certifies.
+// Certify is a [Registry.Edit] with nothing but [Edit.Certify].
 func (r *Registry) Certify(ctx context.Context, p Published, say Declaration) (Edited, error) {
 	return r.Edit(ctx, func(e *Edit) error { return e.Certify(ctx, p, say) })
 }

@@ -99,7 +99,7 @@ func (e *Edit) signList(ctx context.Context, entries []evidence.Revocation, o si
 // entries, and in the bundle would undo them.
 const historyAudience = "trust-history"
 
-// Revoke is an [Registry.Edit] that only revokes.
+// Revoke is a [Registry.Edit] with nothing but [Edit.Revoke].
 func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 	unknown func(kid string)) (all []evidence.Revocation, err error) {
 	_, err = r.Edit(ctx, func(e *Edit) (err error) {

@@ -75,7 +75,8 @@ func (r *Rules) ForPod(p Pod) (evidence.RegistrarRule, error) {
 				return rule, nil
 			}
 			account, why = true, Refuse("digest",
-				"no rule allows the image %.200q, which holds the certificate of the pod %s/%s", image, p.Namespace, p.Name)
+				"no rule allows the image %.200q, which holds the certificate of the pod %s/%s", image, p.Namespace,
+				p.Name)
 		case !account:
 			why = Refuse("service_account", "no rule is for the service account %s of the pod %s/%s", p.ServiceAccount,
 				p.Namespace, p.Name)
