@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -36,9 +37,6 @@ type Validation struct {
 	Outside []netip.Addr
 	// DNS says that the pod's name servers must not answer either.
 	DNS bool
-	// Resolv is the file that names the pod's name servers. Getenv gives the API server's address.
-	Resolv string
-	Getenv func(string) string
 }
 
 // settle bounds the time in which a way out may be open at first: a NetworkPolicy can come after the pod. wayTimeout
@@ -146,11 +144,11 @@ func (v Validation) open(ctx context.Context, ca *x509.Certificate) (open []stri
 		try("ICMP from "+a.String()+" answers", func(context.Context) bool { return echoLeaves(a) })
 	}
 	tcp("169.254.169.254", "80") // the cloud's metadata
-	if host := v.Getenv("KUBERNETES_SERVICE_HOST"); host != "" {
-		tcp(host, v.Getenv("KUBERNETES_SERVICE_PORT"))
+	if host := os.Getenv("KUBERNETES_SERVICE_HOST"); host != "" {
+		tcp(host, os.Getenv("KUBERNETES_SERVICE_PORT"))
 	}
 	if v.DNS {
-		for _, server := range nameservers(v.Resolv) {
+		for _, server := range nameservers() {
 			dns(server)
 		}
 	}
@@ -249,9 +247,9 @@ func rawSockets() bool {
 	return false
 }
 
-// nameservers returns at most three name servers of a file like /etc/resolv.conf, as the C library reads it.
-func nameservers(path string) (all []string) {
-	raw, err := files.Read(path)
+// nameservers returns the pod's name servers as the C library reads them: at most three.
+func nameservers() (all []string) {
+	raw, err := files.Read("/etc/resolv.conf")
 	if err != nil {
 		return nil
 	}

@@ -85,7 +85,7 @@ func (w *world) publish(purpose string) {
 	w.versions[purpose] = append(w.versions[purpose], w.Key(w.t, purpose))
 }
 
-func (w *world) certify() keyring.Certification {
+func (w *world) certify() keyring.Edited {
 	w.t.Helper()
 	done, err := w.registry.Certify(context.Background(), w.published(), w.said)
 	must(w.t, err)

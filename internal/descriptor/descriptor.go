@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,10 +27,7 @@ func (l listener) Accept() (net.Conn, error) {
 
 type conn struct {
 	*net.UnixConn
-
-	mu     sync.Mutex // guards file and closed
-	file   *os.File
-	closed bool
+	passed atomic.Pointer[os.File]
 }
 
 // Read reads, and keeps a descriptor that comes along. The kernel closes what does not fit into the buffer.
@@ -57,45 +54,22 @@ func (c *conn) keep(rights []byte) {
 			continue
 		}
 		for _, fd := range fds {
-			c.set(os.NewFile(uintptr(fd), "passed"))
+			_ = c.passed.Swap(os.NewFile(uintptr(fd), "passed")).Close() // of none, it only fails
 		}
 	}
 }
 
-// set keeps a file and closes the one before. A connection that has ended keeps none.
-func (c *conn) set(f *os.File) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed && f != nil {
-		_ = f.Close()
-		return
-	}
-	if c.file != nil {
-		_ = c.file.Close()
-	}
-	c.file = f
-}
-
-func (c *conn) take() *os.File {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f := c.file
-	c.file = nil
-	return f
-}
-
+// Close also closes a descriptor that was not taken. The garbage collector closes one that comes at this moment.
 func (c *conn) Close() error {
-	c.set(nil)
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	return c.UnixConn.Close()
+	err := c.UnixConn.Close()
+	_ = c.passed.Swap(nil).Close()
+	return err
 }
 
 // Of takes the descriptor that came over a connection of a [Listener], or returns nil. The caller closes it.
 func Of(c any) *os.File {
 	if over, ok := c.(*conn); ok {
-		return over.take()
+		return over.passed.Swap(nil)
 	}
 	return nil
 }

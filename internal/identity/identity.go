@@ -8,6 +8,8 @@ package identity
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -55,21 +57,35 @@ func Load(f Files) (*Identity, error) {
 // LoadBearer makes the identity of a client that has a token in place of a certificate. It is only for
 // [Identity.Transport].
 func LoadBearer(tokenFile, authorities string) (*Identity, error) {
-	token, err := files.ReadSecret(tokenFile, 1)
-	if err != nil {
-		return nil, err
-	}
 	raw, err := files.ReadUpTo(authorities, maxFile)
 	if err != nil {
 		return nil, err
 	}
-	all, err := pool(string(raw))
+	return NewBearer(tokenFile, string(raw))
+}
+
+// NewBearer is [LoadBearer] for authorities in PEM.
+func NewBearer(tokenFile, authorities string) (*Identity, error) {
+	token, err := files.ReadSecret(tokenFile, 1)
 	if err != nil {
-		return nil, fmt.Errorf("the authorities in %s: %w", authorities, err)
+		return nil, err
+	}
+	all, err := pool(authorities)
+	if err != nil {
+		return nil, fmt.Errorf("the authorities: %w", err)
 	}
 	i := new(Identity)
-	i.now.Store(&state{authorities: all, pem: string(raw), token: token})
+	i.now.Store(&state{authorities: all, pem: authorities, token: token})
 	return i, nil
+}
+
+// NewKey makes a private key. It also returns the key in PEM, for [New] and [Identity.Renew].
+func NewKey() (private ed25519.PrivateKey, inPEM string, err error) {
+	if _, private, err = ed25519.GenerateKey(rand.Reader); err != nil {
+		return nil, "", err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	return private, string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), err
 }
 
 // New makes an identity of PEM texts, for a key that is in no file. [Identity.Renew] replaces them.
@@ -88,7 +104,7 @@ func (i *Identity) Renew(certificate, key, authorities string) error {
 func (i *Identity) ID() ID { return i.now.Load().id }
 
 // Authorities returns the authorities of the peers' certificates, in PEM.
-func (i *Identity) Authorities() []byte { return []byte(i.now.Load().pem) }
+func (i *Identity) Authorities() string { return i.now.Load().pem }
 
 // Until returns when the certificate ends.
 func (i *Identity) Until() time.Time { return i.now.Load().pair.Leaf.NotAfter }

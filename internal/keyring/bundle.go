@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 	"slices"
 
 	"github.com/actionproof/mediator/evidence"
@@ -15,29 +16,44 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-type bundleEdit struct {
+// Edit is one change of the trust bundle. Its methods read the bundle as it was before the change.
+type Edit struct {
 	*Registry
 	b           *evidence.Bundle
 	trust       *evidence.Trust               // the verified bundle before the change
 	certified   map[string]evidence.Certified // of trust, by kid
 	before      []string                      // the certificates before the change
 	revocations []string                      // lists for the history
-	kept        int                           // certificates that stay because signing their end failed
 	stopped     error                         // why not everything was signed
 	disputed    []string                      // versions that not all processes with their keys publish
+	done        Edited
 }
 
-// editBundle lets do change the bundle, and moves certificates that leave it to the history. It refuses a bundle of
-// another registry, because the writer of a bundle vouches for its content.
-func (r *Registry) editBundle(ctx context.Context, do func(*bundleEdit) error) error {
-	return UpdateBundle(r.Bundle, func(b *evidence.Bundle) error {
-		trust, err := r.trust(*b)
+// Edited is the result of an [Edit].
+type Edited struct {
+	Certified int     `json:"certified"` // new certificates
+	Kept      int     `json:"stay"`      // certificates that stay in the bundle
+	Dropped   int     `json:"leftOut"`   // certificates that left the bundle for the history
+	Left      int     `json:"notSigned"` // certificates that are not signed, because a signature failed
+	Waiting   int     `json:"waiting"`   // versions that wait for earlier versions of their keys to leave the bundle
+	Disputed  int     `json:"disputed"`  // versions that not all processes with their keys publish
+	Full      float64 `json:"full"`      // see [evidence.Bundle.Full]
+}
+
+// Edit lets do change the bundle, and moves certificates that leave it to the history. It refuses a bundle of another
+// registry, because the writer of a bundle vouches for its content. If a signature fails, or ctx ends, earlier
+// signatures stay, and the error says why.
+func (r *Registry) Edit(ctx context.Context, do func(*Edit) error) (Edited, error) {
+	var e *Edit
+	err := UpdateBundle(r.Bundle, func(b *evidence.Bundle) error {
+		was := *b
+		trust, err := r.trust(was)
 		if err != nil {
 			return fmt.Errorf(
 				"not all of %s is signed by %s; move it away first (%s), and certify every process and the "+
 					"deployment again: %w", r.Bundle, r.Key.KeyID(), whereTo, err)
 		}
-		e := &bundleEdit{Registry: r, b: b, trust: trust, certified: make(map[string]evidence.Certified),
+		e = &Edit{Registry: r, b: b, trust: trust, certified: make(map[string]evidence.Certified),
 			before: b.Certificates}
 		for _, c := range trust.Certified() {
 			e.certified[c.Certificate.SubjectKeyID] = c
@@ -46,12 +62,24 @@ func (r *Registry) editBundle(ctx context.Context, do func(*bundleEdit) error) e
 			return err
 		}
 		e.fit()
-		if err := e.remember(ctx); err != nil {
+		if err := e.remember(ctx); err != nil || reflect.DeepEqual(*b, was) {
 			return err
 		}
 		_, err = r.trust(*b)
 		return notWritten(r.Bundle, err)
 	})
+	if err != nil {
+		return Edited{}, err
+	}
+	for _, token := range e.b.Certificates {
+		if slices.Contains(e.before, token) {
+			e.done.Kept++
+		} else {
+			e.done.Certified++
+		}
+	}
+	e.done.Dropped, e.done.Full, e.done.Disputed = len(e.before)-e.done.Kept, e.b.Full(), len(e.disputed)
+	return e.done, errors.Join(e.stopped, e.disagreement())
 }
 
 func notWritten(path string, err error) error {
@@ -111,7 +139,7 @@ func PutDeployment(bundle, certificate string, m *policy.Manifest) error {
 }
 
 // fit moves the oldest versions of each key to the history if a bundle has more certificates than verifiers read.
-func (e *bundleEdit) fit() {
+func (e *Edit) fit() {
 	if len(e.b.Certificates) <= evidence.MaxCertificates {
 		return
 	}
@@ -144,7 +172,7 @@ func (e *bundleEdit) fit() {
 // It signs the certificate of a retired version again with its retirement as its end, and the same id. Otherwise a
 // thief of the key could make records until the certificate's own end. If that signature fails, the certificate stays
 // in the bundle until the next change.
-func (e *bundleEdit) remember(ctx context.Context) error {
+func (e *Edit) remember(ctx context.Context) error {
 	certified, stays := make(map[string]bool), make(map[string]bool)
 	for _, token := range e.b.Certificates {
 		certified[subject(token)], stays[token] = true, true
@@ -159,7 +187,7 @@ func (e *bundleEdit) remember(ctx context.Context) error {
 			var err error
 			if ended, err = e.end(ctx, token); err != nil {
 				e.b.Certificates = append(e.b.Certificates, token)
-				e.kept, e.stopped = e.kept+1, errors.Join(e.stopped, err)
+				e.done.Left, e.stopped = e.done.Left+1, errors.Join(e.stopped, err)
 				continue
 			}
 		}
@@ -181,7 +209,7 @@ func (e *bundleEdit) remember(ctx context.Context) error {
 	})
 }
 
-func (e *bundleEdit) end(ctx context.Context, token string) (string, error) {
+func (e *Edit) end(ctx context.Context, token string) (string, error) {
 	c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
 	now := max(e.Options.Now().Unix(), c.IssuedAt+1)
 	if err != nil || c.Expires <= now {

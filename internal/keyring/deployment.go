@@ -58,14 +58,18 @@ func CheckRenewal(auditor RootKey, bundle string, m *policy.Manifest) error {
 // believed verifies a certificate like a process that pins the auditor and has the manifest behind strict.
 func believed(auditor RootKey, token string, strict *policy.Strict,
 	now func() time.Time) (evidence.DeploymentCertificate, error) {
-	trust, err := evidence.NewTrust([]evidence.Root{auditor.Pinned(evidence.PurposeDeploymentCertificate)},
-		evidence.Bundle{}, strict.Signers)
-	if err != nil {
-		return evidence.DeploymentCertificate{}, err
-	}
-	v, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
+	v, err := verifier(auditor.Pinned(evidence.PurposeDeploymentCertificate), strict.Signers, now)
 	if err != nil {
 		return evidence.DeploymentCertificate{}, err
 	}
 	return policy.VerifyCertificate(v, token, strict)
+}
+
+// verifier returns one that knows only a root key.
+func verifier(root evidence.Root, p evidence.SignerPolicy, now func() time.Time) (*evidence.Verifier, error) {
+	trust, err := evidence.NewTrust([]evidence.Root{root}, evidence.Bundle{}, p)
+	if err != nil {
+		return nil, err
+	}
+	return evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
 }

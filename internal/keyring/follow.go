@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -52,7 +53,7 @@ func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, 
 						log.Error("a process's keys are not certified anew", zap.String("from", at), zap.Error(err))
 					}
 					state = "" // the next request waits for nothing
-					pause(ctx, registryPause)
+					_ = every.Sleep(ctx, registryPause)
 				}
 				failing = err
 			}
@@ -68,13 +69,6 @@ func awaitChange(ctx context.Context, at, known string) (string, error) {
 	var now daemon.RolesState
 	err := admin.Get(ctx, at, "/v1/roles/state?unlike="+known, &now)
 	return now.State, err
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // CertifyDue certifies the keys of one process, and of those that share one with it, if that is due. as is their first
@@ -121,20 +115,17 @@ func (r *Registry) due(ctx context.Context, from []string, as map[string][]strin
 		}
 		roles = append(roles, of...)
 	}
-	due, waiting := false, 0
-	var disputed error
-	err := r.editBundle(ctx, func(e *bundleEdit) error {
-		wanted, n, err := e.wanted(roles)
-		due, waiting, disputed = err == nil && e.needsRenewal(wanted), n, e.disagreement()
+	due := false
+	found, err := r.Edit(ctx, func(e *Edit) (err error) {
+		due, err = e.Needed(roles)
 		return err
 	})
 	switch {
-	case err == nil && !due && disputed != nil:
-		return nil, disputed
-	case err == nil && !due && waiting > 0:
+	case due: // also if other versions are disputed, or wait
+	case err == nil && found.Waiting > 0:
 		return nil, fmt.Errorf("%d new versions wait for a certificate, because earlier versions of "+
-			"their keys fill the trust bundle: rotate less often, or retire versions", waiting)
-	case err != nil || !due:
+			"their keys fill the trust bundle: rotate less often, or retire versions", found.Waiting)
+	default:
 		return nil, err
 	}
 	p, err := ReadPublished(ctx, from)

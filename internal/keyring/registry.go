@@ -5,7 +5,6 @@ package keyring
 import (
 	"context"
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -39,15 +38,20 @@ func NewRegistry(key RootKey, o signer.Options, bundle string) *Registry {
 // Declaration is what the security team declares about the keys that it certifies.
 type Declaration struct{ AccessibleToAgent, AccessibleToUsers bool }
 
-// certify makes the certificates of [Registry.Certify] and signs the revocation list again. A valid certificate stays
-// byte for byte, because records rest on it.
-func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) (left, waiting int, err error) {
-	if p.Roles, waiting, err = e.wanted(p.Roles); err != nil {
-		return 0, 0, err
+// Certify is a [Registry.Edit] with nothing but [Edit.Certify].
+func (r *Registry) Certify(ctx context.Context, p Published, say Declaration) (Edited, error) {
+	return r.Edit(ctx, func(e *Edit) error { return e.Certify(ctx, p, say) })
+}
+
+// Certify gives each published key version that needs one a custody certificate, and signs the revocation list again.
+// A valid certificate stays byte for byte, because records rest on it.
+func (e *Edit) Certify(ctx context.Context, p Published, say Declaration) (err error) {
+	if p.Roles, err = e.wanted(p.Roles); err != nil {
+		return err
 	}
-	tokens, left, err := e.certificates(ctx, p, say)
+	tokens, err := e.certificates(ctx, p, say)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
 	certified := make(map[string]bool)
 	for _, token := range tokens {
@@ -60,34 +64,29 @@ func (e *bundleEdit) certify(ctx context.Context, p Published, say Declaration) 
 	}
 	e.b.Certificates = append([]string{}, tokens...) // an empty list is [], and not null
 	if e.b.Revocations != "" && e.stopped == nil {
-		if list, _, err := e.revoke(ctx, nil); err != nil {
-			e.stopped = err
-		} else {
-			e.b.Revocations = list
-		}
+		_, e.stopped = e.renewList(ctx, nil)
 	}
-	return left, waiting, nil
+	return nil
 }
 
 // certificates returns the valid certificate of each key version of p, or a new one. Once a signature has failed it
-// returns only certificates of the bundle; left counts the unsigned ones.
-func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, left int,
-	err error) {
+// returns only certificates of the bundle.
+func (e *Edit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, err error) {
 	issuer, err := signer.New(evidence.SignerCertificateKind(), e.Key, e.Options)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	all, err := subjects(p, say)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	for _, c := range all {
 		if err := e.copied(c, all); err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if old, ok := e.certified[c.SubjectKeyID]; e.FromCustody && ok && !strings.Contains(c.SubjectKeyID, "/") &&
 			old.Certificate.SubjectPublicKeyHash != c.SubjectPublicKeyHash {
-			return nil, 0, refusal.New("custody_unfit", "the key of %s in custody is not the certified one: rotate "+
+			return nil, refusal.New("custody_unfit", "the key of %s in custody is not the certified one: rotate "+
 				"past that version, and retire the earlier ones", c.SubjectKeyID)
 		}
 		token, stands := e.standing(c)
@@ -100,7 +99,7 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 			}
 		}
 		if !stands && e.stopped != nil {
-			left++
+			e.done.Left++
 			if old := e.certified[c.SubjectKeyID]; old.Certificate.SubjectPublicKeyHash == c.SubjectPublicKeyHash {
 				token = old.Token
 			}
@@ -109,7 +108,7 @@ func (e *bundleEdit) certificates(ctx context.Context, p Published, say Declarat
 			tokens = append(tokens, token)
 		}
 	}
-	return tokens, left, nil
+	return tokens, nil
 }
 
 // Processes that share a key publish it several times.
@@ -143,7 +142,7 @@ func subjects(p Published, say Declaration) (all []evidence.SignerCertificate, e
 }
 
 // copied refuses another role's public key: any process can publish it, and verifiers would then refuse both roles.
-func (e *bundleEdit) copied(c evidence.SignerCertificate, all []evidence.SignerCertificate) error {
+func (e *Edit) copied(c evidence.SignerCertificate, all []evidence.SignerCertificate) error {
 	for _, o := range e.certified {
 		all = append(all, o.Certificate)
 	}
@@ -160,12 +159,12 @@ func (e *bundleEdit) copied(c evidence.SignerCertificate, all []evidence.SignerC
 
 // standing returns the bundle's certificate with the claims of c, unless it is revoked, due for renewal, or good for
 // longer than a new one.
-func (e *bundleEdit) standing(c evidence.SignerCertificate) (token string, stands bool) {
+func (e *Edit) standing(c evidence.SignerCertificate) (token string, stands bool) {
 	old, ok := e.certified[c.SubjectKeyID]
 	said := old.Certificate
 	longer := time.Unix(said.Expires, 0).After(e.Options.Now().Add(e.Options.Lifetime))
 	if !ok || e.due(said) || longer || said.Issuer != e.Options.Issuer || said.Audience != e.Options.Audience ||
-		e.revokes(evidence.RevokedArtifact, said.ID) {
+		e.Revokes(evidence.RevokedArtifact, said.ID) {
 		return "", false
 	}
 	said.Registered = c.Registered
@@ -174,7 +173,7 @@ func (e *bundleEdit) standing(c evidence.SignerCertificate) (token string, stand
 	return old.Token, observed && reflect.DeepEqual(said, c)
 }
 
-func (e *bundleEdit) due(c evidence.SignerCertificate) bool {
+func (e *Edit) due(c evidence.SignerCertificate) bool {
 	return time.Unix(c.Expires, 0).Before(e.Options.Now().Add(e.Options.Lifetime / 2))
 }
 
@@ -210,7 +209,7 @@ func claims(r daemon.RoleDocument, observations []look.Observation, say Declarat
 
 // remaining returns the bundle's certificates of keys that the roles do not have, unless they have expired. A version
 // of the roles' keys that its process no longer publishes is retired. Once signing has failed, all certificates stay.
-func (e *bundleEdit) remaining(roles []daemon.RoleDocument) (kept []string) {
+func (e *Edit) remaining(roles []daemon.RoleDocument) (kept []string) {
 	newest := make(map[string]int) // published version, by key name
 	for _, r := range roles {
 		for _, k := range r.Keys {
@@ -239,8 +238,13 @@ func keyNames(roles []daemon.RoleDocument) map[string]bool {
 	return names
 }
 
-// needsRenewal reports whether a version is new or gone, a property has changed, or half of a lifetime is over.
-func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
+// Needed reports whether roles have to be certified: a version is new or gone, a property has changed, or half of a
+// lifetime is over.
+func (e *Edit) Needed(roles []daemon.RoleDocument) (bool, error) {
+	roles, err := e.wanted(roles)
+	if err != nil {
+		return false, err
+	}
 	certified, asked := 0, keyNames(roles)
 	for kid := range e.certified {
 		if asked[evidence.KeyName(kid)] {
@@ -257,58 +261,9 @@ func (e *bundleEdit) needsRenewal(roles []daemon.RoleDocument) bool {
 			if !ok || string(public) != string(c.Public) || cert.Purposes[0] != r.Purpose ||
 				cert.SubjectIssuer != r.Issuer ||
 				cert.KeyCustody != r.KeyCustody || cert.KeyExportable != r.KeyExportable || e.due(cert) {
-				return true
+				return true, nil
 			}
 		}
 	}
-	return len(published) != certified
-}
-
-// Certification is the result of [Registry.Certify].
-type Certification struct {
-	Certified int     `json:"certified"` // new certificates
-	Kept      int     `json:"stay"`      // certificates that stay in the bundle
-	Dropped   int     `json:"leftOut"`   // certificates that left the bundle for the history
-	Left      int     `json:"notSigned"` // certificates that are not signed, because a signature failed
-	Waiting   int     `json:"waiting"`   // versions that wait for earlier versions of their keys to leave the bundle
-	Disputed  int     `json:"disputed"`  // versions that not all processes with their keys publish
-	Full      float64 `json:"full"`      // see [evidence.Bundle.Full]
-}
-
-// Certify gives each published key version that needs one a custody certificate: the valid one in the bundle, or a new
-// one. If a signature fails or ctx ends, earlier signatures stay, and the error says why.
-func (r *Registry) Certify(ctx context.Context, p Published, say Declaration) (Certification, error) {
-	return r.certifyIf(ctx, p, say, func(*bundleEdit, []daemon.RoleDocument) bool { return true })
-}
-
-// CertifyNeeded is Certify, but it leaves the bundle as it is unless a published version needs a certificate.
-func (r *Registry) CertifyNeeded(ctx context.Context, p Published, say Declaration) (Certification, error) {
-	return r.certifyIf(ctx, p, say, (*bundleEdit).needsRenewal)
-}
-
-func (r *Registry) certifyIf(ctx context.Context, p Published, say Declaration,
-	due func(*bundleEdit, []daemon.RoleDocument) bool) (done Certification, err error) {
-	var e *bundleEdit
-	err = r.editBundle(ctx, func(edit *bundleEdit) error {
-		e = edit
-		wanted, waiting, err := e.wanted(p.Roles)
-		if done.Waiting = waiting; err != nil || !due(e, wanted) {
-			return err
-		}
-		done.Left, done.Waiting, err = e.certify(ctx, p, say)
-		return err
-	})
-	if err != nil {
-		return Certification{}, err
-	}
-	for _, token := range e.b.Certificates {
-		if slices.Contains(e.before, token) {
-			done.Kept++
-		} else {
-			done.Certified++
-		}
-	}
-	done.Dropped, done.Left, done.Full = len(e.before)-done.Kept, done.Left+e.kept, e.b.Full()
-	done.Disputed = len(e.disputed)
-	return done, errors.Join(e.stopped, e.disagreement())
+	return len(published) != certified, nil
 }

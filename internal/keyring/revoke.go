@@ -10,13 +10,13 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// revoke signs the revocation list again, with the entries in add and without ended ones, which the history has. It
-// returns the token and its entries.
+// renewList signs the revocation list again, with the entries in add and without ended ones, which the history has. It
+// returns the entries.
 //
 // An entry stays until it ends, even if the bundle has no certificate for its key any more: who delivers a bundle can
 // put the old certificate back. It stays for longer while the bundle has one, which was renewed. Only a list over
 // longList gets shorter: it loses what [shortened] removes.
-func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (string, []evidence.Revocation, error) {
+func (e *Edit) renewList(ctx context.Context, add []evidence.Revocation) ([]evidence.Revocation, error) {
 	entries := append([]evidence.Revocation{}, add...)
 	old, _ := e.trust.Revocations()
 	for _, r := range old.Revoked {
@@ -29,8 +29,12 @@ func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (str
 		}
 	}
 	token, err := e.signList(ctx, entries, e.Options)
-	if err != nil || len(token) <= longList {
-		return token, entries, err
+	if err != nil {
+		return nil, err
+	}
+	if len(token) <= longList {
+		e.b.Revocations = token
+		return entries, nil
 	}
 	o := e.Options
 	if o.Now().Unix() <= old.IssuedAt { // of two lists of one second, verifiers do not take the one with less in it
@@ -38,21 +42,22 @@ func (e *bundleEdit) revoke(ctx context.Context, add []evidence.Revocation) (str
 	}
 	entries = shortened(entries, len(add))
 	if token, err = e.signList(ctx, entries, o); err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	artifact := func(r evidence.Revocation) bool { return r.Kind == evidence.RevokedArtifact }
 	version := func(r evidence.Revocation) bool { return evidence.KeyVersion(r.ID) > 0 }
 	switch {
 	case len(token) > longList && slices.ContainsFunc(add, artifact):
-		return "", nil, refusal.New("trust_malformed",
+		return nil, refusal.New("trust_malformed",
 			"the revocation list is nearly full, and takes no more artifacts: revoke the keys that signed them")
 	case len(token) > fullList && slices.ContainsFunc(add, version):
-		return "", nil, refusal.New("trust_malformed", "the revocation list has no room for more key versions: "+
+		return nil, refusal.New("trust_malformed", "the revocation list has no room for more key versions: "+
 			"revoke the key by its name, which revokes all of its versions")
 	case len(token) > evidence.MaxRevocations:
-		return "", nil, refusal.New("trust_malformed", "the revocation list is full")
+		return nil, refusal.New("trust_malformed", "the revocation list is full")
 	}
-	return token, entries, nil
+	e.b.Revocations = token
+	return entries, nil
 }
 
 // shortened cuts the reasons of all entries but the new ones, which come first, and the entries of key versions
@@ -81,7 +86,7 @@ const (
 	fullList = evidence.MaxRevocations / 16 * 15
 )
 
-func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation, o signer.Options) (string, error) {
+func (e *Edit) signList(ctx context.Context, entries []evidence.Revocation, o signer.Options) (string, error) {
 	issuer, err := signer.New(evidence.RevocationListKind(), e.Key, o)
 	if err != nil {
 		return "", err
@@ -94,36 +99,42 @@ func (e *bundleEdit) signList(ctx context.Context, entries []evidence.Revocation
 // entries, and in the bundle would undo them.
 const historyAudience = "trust-history"
 
-// Revoke adds entries to the bundle's revocation list, and returns all entries. The history gets a list of only the
-// new ones, which keeps their time. Revoke calls unknown for each key id without a certificate in the bundle.
+// Revoke is a [Registry.Edit] with nothing but [Edit.Revoke].
 func (r *Registry) Revoke(ctx context.Context, add []evidence.Revocation,
 	unknown func(kid string)) (all []evidence.Revocation, err error) {
-	err = r.editBundle(ctx, func(e *bundleEdit) (err error) {
-		for _, n := range add {
-			if n.Kind == evidence.RevokedKey && !e.certifies(n.ID) {
-				unknown(n.ID)
-			}
-		}
-		if len(add) > 0 { // first: verifiers take no list that is older than the bundle's
-			o := e.Options
-			o.Audience = historyAudience
-			added, err := e.signList(ctx, add, o)
-			if err != nil {
-				return err
-			}
-			if len(added) > evidence.MaxRevocations { // no verifier would read the history
-				return refusal.New("trust_malformed", "%d entries are too many at once: revoke fewer at a time",
-					len(add))
-			}
-			e.revocations = []string{added}
-		}
-		e.b.Revocations, all, err = e.revoke(ctx, add)
+	_, err = r.Edit(ctx, func(e *Edit) (err error) {
+		all, err = e.Revoke(ctx, add, unknown)
 		return err
 	})
 	return all, err
 }
 
-func (e *bundleEdit) certifies(id string) bool {
+// Revoke adds entries to the bundle's revocation list, and returns all entries. The history gets a list of only the
+// new ones, which keeps their time. Revoke calls unknown for each key id without a certificate in the bundle.
+func (e *Edit) Revoke(ctx context.Context, add []evidence.Revocation,
+	unknown func(kid string)) ([]evidence.Revocation, error) {
+	for _, n := range add {
+		if n.Kind == evidence.RevokedKey && !e.certifies(n.ID) {
+			unknown(n.ID)
+		}
+	}
+	if len(add) > 0 { // first: verifiers take no list that is older than the bundle's
+		o := e.Options
+		o.Audience = historyAudience
+		added, err := e.signList(ctx, add, o)
+		if err != nil {
+			return nil, err
+		}
+		if len(added) > evidence.MaxRevocations { // no verifier would read the history
+			return nil, refusal.New("trust_malformed", "%d entries are too many at once: revoke fewer at a time",
+				len(add))
+		}
+		e.revocations = []string{added}
+	}
+	return e.renewList(ctx, add)
+}
+
+func (e *Edit) certifies(id string) bool {
 	for kid := range e.certified {
 		if slices.Contains(evidence.RevocableNames(kid), id) {
 			return true
@@ -132,7 +143,14 @@ func (e *bundleEdit) certifies(id string) bool {
 	return false
 }
 
-func (e *bundleEdit) revokes(kind, id string) bool {
+// Revokes reports whether the revocation list has an entry.
+func (e *Edit) Revokes(kind, id string) bool {
 	list, _ := e.trust.Revocations()
 	return slices.ContainsFunc(list.Revoked, func(r evidence.Revocation) bool { return r.Kind == kind && r.ID == id })
+}
+
+// ListDue reports whether the bundle has a revocation list that is older than age.
+func (e *Edit) ListDue(age time.Duration) bool {
+	list, ok := e.trust.Revocations()
+	return ok && e.Options.Now().After(time.Unix(list.IssuedAt, 0).Add(age))
 }

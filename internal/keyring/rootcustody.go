@@ -19,11 +19,11 @@ import (
 
 const rootKeyWait = 10 * time.Second
 
-// OpenRootKey opens a private file of mediator keys root, or a .yaml file that names a key in Vault or in a token, and
-// its purpose, which must be one of purposes. The caller closes the key.
+// OpenRootKey is [ReadRootKey], but also opens a .yaml file that names a key in Vault or in a token, and its purpose,
+// which must be one of purposes. The caller closes the key.
 func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ...string) (RootKey, error) {
 	if filepath.Ext(path) != ".yaml" {
-		return readRootKey(path)
+		return ReadRootKey(path)
 	}
 	c, err := config.Load[config.RootKey](path)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
 	"github.com/cloudflare/circl/sign/mldsa/mldsa65"
@@ -41,6 +42,19 @@ func (k RootKey) Current(context.Context) (custody.Version, error) { return k.ve
 // Properties says that a key from a file can be copied.
 func (k RootKey) Properties() custody.Properties {
 	return custody.Properties{Exportable: k.store == nil}
+}
+
+// Sign signs claims for verifiers that pin the key, which is also the issuer.
+func Sign[C any](ctx context.Context, kind evidence.Kind[C], key RootKey, audience string, lifetime time.Duration,
+	now func() time.Time, claims C) (string, error) {
+	issuer, err := signer.New(kind, key, key.options(signer.Options{
+		Issuer: key.KeyID(), Audience: audience, Lifetime: lifetime, Now: now,
+	}))
+	if err != nil {
+		return "", err
+	}
+	token, _, err := issuer.Sign(ctx, claims)
+	return token, err
 }
 
 func (k RootKey) options(o signer.Options) signer.Options {
@@ -144,7 +158,8 @@ func MakeRoot(name, private, public string, postQuantum bool) (kid string, err e
 	return key.KeyID(), files.WriteNew(public, pinned, 0o644)
 }
 
-func readRootKey(path string) (RootKey, error) {
+// ReadRootKey opens a private file of mediator keys root.
+func ReadRootKey(path string) (RootKey, error) {
 	raw, err := files.Read(path)
 	if err != nil {
 		return RootKey{}, fmt.Errorf("root key: %w", err)

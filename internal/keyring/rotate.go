@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -75,8 +76,8 @@ func (r *Rotator) RetireEarlier(ctx context.Context, versions map[string]int) er
 	behind := r.awaitSignatures(ctx, versions)
 	if len(behind) < len(versions) {
 		r.Waiting()
-		if pause(ctx, r.RetireAfter); ctx.Err() != nil {
-			return ctx.Err()
+		if err := every.Sleep(ctx, r.RetireAfter); err != nil {
+			return err
 		}
 		maps.Copy(behind, r.signBefore(ctx, versions))
 	}
@@ -102,7 +103,7 @@ func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) 
 		if behind = r.signBefore(ctx, versions); len(behind) == 0 || within.Err() != nil {
 			return behind
 		}
-		pause(within, signsPoll)
+		_ = every.Sleep(within, signsPoll)
 	}
 }
 

@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"crypto/ed25519"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -29,14 +30,13 @@ func shareOf(keys int) int {
 }
 
 // wanted returns roles with the key versions that need a certificate: neither retired nor superseded. Of many versions
-// it also drops those that were never certified, and so have signed nothing, except the newest and the signing one.
-// waiting counts the newest versions that have to wait.
-func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDocument, waiting int, err error) {
+// it also drops those that were never certified, and so have signed nothing, except the newest and the signing one. It
+// counts the newest versions that have to wait.
+func (e *Edit) wanted(roles []daemon.RoleDocument) ([]daemon.RoleDocument, error) {
 	keys := keyNames(roles)
-	for kid := range e.certified {
-		keys[evidence.KeyName(kid)] = true
-	}
-	wanted = e.agreed(roles)
+	maps.Copy(keys, e.KeyNames())
+	wanted := e.agreed(roles)
+	e.done.Waiting = 0
 	for i, r := range wanted {
 		if len(r.Keys) == 0 {
 			continue
@@ -51,7 +51,7 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 		})
 		if len(left) == 0 {
 			in, _ := e.trust.Retired(newest)
-			return nil, 0,
+			return nil,
 				refusal.New("key_retired",
 					"the key of %s, %s, was retired: the current version is %d. Rotate the key past that "+
 						"version; or, if it is "+
@@ -69,7 +69,7 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 			drop := slices.IndexFunc(left, func(k jose.JSONWebKey) bool { return e.certified[k.KeyID].Revoked })
 			if _, has := e.certified[newest]; drop < 0 && !has {
 				drop = len(left) - 1
-				waiting++
+				e.done.Waiting++
 			}
 			if drop < 0 {
 				break
@@ -78,12 +78,12 @@ func (e *bundleEdit) wanted(roles []daemon.RoleDocument) (wanted []daemon.RoleDo
 		}
 		wanted[i].Keys = left
 	}
-	return wanted, waiting, nil
+	return wanted, nil
 }
 
 // agreed returns roles with the versions that all processes with the key publish alike, and those that are certified.
 // One process alone that was taken over gets no version of a shared key certified: the others do not know it.
-func (e *bundleEdit) agreed(roles []daemon.RoleDocument) []daemon.RoleDocument {
+func (e *Edit) agreed(roles []daemon.RoleDocument) []daemon.RoleDocument {
 	agreed := slices.Clone(roles)
 	for i, r := range agreed {
 		agreed[i].Keys = slices.DeleteFunc(slices.Clone(r.Keys), func(k jose.JSONWebKey) bool {
@@ -105,7 +105,7 @@ func (e *bundleEdit) agreed(roles []daemon.RoleDocument) []daemon.RoleDocument {
 	return agreed
 }
 
-func (e *bundleEdit) disagreement() error {
+func (e *Edit) disagreement() error {
 	if len(e.disputed) == 0 {
 		return nil
 	}
@@ -116,7 +116,7 @@ func (e *bundleEdit) disagreement() error {
 }
 
 // withoutSuperseded returns the newest version that was certified at least this time ago, and the later ones.
-func (e *bundleEdit) withoutSuperseded(keys []jose.JSONWebKey, after time.Duration) []jose.JSONWebKey {
+func (e *Edit) withoutSuperseded(keys []jose.JSONWebKey, after time.Duration) []jose.JSONWebKey {
 	for i, k := range slices.Backward(keys) {
 		c, ok := e.certified[k.KeyID]
 		if ok && !c.Revoked && !e.Options.Now().Before(time.Unix(c.Certificate.IssuedAt, 0).Add(after)) {

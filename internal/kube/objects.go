@@ -59,11 +59,14 @@ func (p Pod) Metadata() Meta { return p.Meta }
 
 // Container is a container of a pod.
 type Container struct {
-	Name         string `json:"name"`
-	Image        string `json:"image"`
-	VolumeMounts []struct {
-		Name string `json:"name"`
-	} `json:"volumeMounts"`
+	Name         string  `json:"name"`
+	Image        string  `json:"image"`
+	VolumeMounts []Mount `json:"volumeMounts"`
+}
+
+// Mount is the use of a volume, by its name.
+type Mount struct {
+	Name string `json:"name"`
 }
 
 // ContainerStatus says which image a container runs. ImageID is empty until it has started.
@@ -91,11 +94,7 @@ func (p Pod) Holders(signer, audience string) (images, running []string) {
 		}
 	}
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers, p.Spec.EphemeralContainers) {
-		if !slices.ContainsFunc(c.VolumeMounts, func(m struct {
-			Name string `json:"name"`
-		}) bool {
-			return slices.Contains(volumes, m.Name)
-		}) {
+		if !slices.ContainsFunc(c.VolumeMounts, func(m Mount) bool { return slices.Contains(volumes, m.Name) }) {
 			continue
 		}
 		images = append(images, c.Image)

@@ -35,12 +35,12 @@ func OpenFolder(dir string) (*Folder, error) {
 // Path returns the path of a file.
 func (f *Folder) Path(name string) string { return filepath.Join(f.dir, name) }
 
-// Watch calls changed after each change of the files, until ctx ends.
+// Watch implements [Store].
 func (f *Folder) Watch(ctx context.Context, changed func(), failed func(error)) {
 	files.Follow(ctx, f.paths(), func() error { changed(); return nil }, failed)
 }
 
-// Lead calls do: a registrar without replicas always leads.
+// Lead implements [Store]. A registrar without replicas always leads.
 func (f *Folder) Lead(ctx context.Context, do func(context.Context) error) error { return do(ctx) }
 
 // paths returns the paths of the files that decide the Version.

@@ -33,13 +33,8 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 	r.setting.Lock() // otherwise older rules could come into force after newer ones
 	defer r.setting.Unlock()
 	err = r.o.Store.Edit(ctx, func(dir string) error {
-		path := filepath.Join(dir, serialFile)
-		seen, err := ReadNumber(path)
+		seen, err := r.newest(dir, rules)
 		if err != nil {
-			return err
-		}
-		r.see(seen)
-		if err := rules.Check(seen, r.o.Now()); err != nil {
 			return err
 		}
 		registry := r.registry(dir, sign)
@@ -51,14 +46,20 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 				return err
 			}
 		}
-		// makes the first bundle
-		if _, err := registry.Certify(ctx, keyring.Published{}, keyring.Declaration{}); err != nil {
+		_, err = registry.Edit(ctx, func(e *keyring.Edit) error { // makes the first bundle
+			fresh := slices.DeleteFunc(slices.Clone(rules.Revoked), func(r evidence.Revocation) bool {
+				return e.Revokes(r.Kind, r.ID)
+			})
+			if err := tidy(ctx, e); err != nil || len(fresh) == 0 {
+				return err
+			}
+			_, err := e.Revoke(ctx, fresh, func(string) {})
+			return err
+		})
+		if err != nil || rules.Serial <= seen {
 			return err
 		}
-		if err := revoke(ctx, registry, rules.Revoked); err != nil || rules.Serial <= seen {
-			return err
-		}
-		return files.Replace(path, strconv.AppendInt(nil, rules.Serial, 10), 0o600)
+		return files.Replace(filepath.Join(dir, serialFile), strconv.AppendInt(nil, rules.Serial, 10), 0o600)
 	})
 	if err == nil {
 		r.active.Store(&active{rules, sign})
@@ -66,9 +67,6 @@ func (r *Registrar) SetRules(ctx context.Context, rules *Rules) error {
 	}
 	return err
 }
-
-// ReadNumber reads a file with a number. It returns 0 if there is no file.
-func ReadNumber(path string) (int64, error) { return number(files.Read(path)) }
 
 // number returns the number in a file, or 0 if the file does not exist.
 func number(raw []byte, err error) (int64, error) {
@@ -81,19 +79,9 @@ func number(raw []byte, err error) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(raw)), 10, 64)
 }
 
-// revoke adds the entries that the bundle's list lacks.
-func revoke(ctx context.Context, registry *keyring.Registry, entries []evidence.Revocation) error {
-	listed, err := registry.Revoked()
-	if err != nil {
-		return err
-	}
-	fresh := slices.DeleteFunc(slices.Clone(entries), func(e evidence.Revocation) bool {
-		return slices.ContainsFunc(listed, func(l evidence.Revocation) bool { return l.Kind == e.Kind && l.ID == e.ID })
-	})
-	if len(fresh) > 0 {
-		_, err = registry.Revoke(ctx, fresh, func(string) {})
-	}
-	return err
+// tidy signs the revocation list again, and lets certificates that have expired leave the bundle.
+func tidy(ctx context.Context, e *keyring.Edit) error {
+	return e.Certify(ctx, keyring.Published{}, keyring.Declaration{})
 }
 
 // Keep does what is due: it ends the certificates of keys that belong to processes that are gone, and signs the
@@ -104,27 +92,18 @@ func (r *Registrar) Keep(ctx context.Context, gone func(own string) bool) (ended
 		return 0, err
 	}
 	err = r.o.Store.Edit(ctx, func(dir string) error {
-		registry := r.registry(dir, a.sign)
-		due, err := registry.ListDue(a.sign.Lifetime / 4)
-		if err == nil && due {
-			_, err = registry.Certify(ctx, keyring.Published{}, keyring.Declaration{})
-		}
-		if err != nil {
-			return err
-		}
-		names, err := registry.KeyNames()
-		if err != nil {
-			return err
-		}
-		end := make(map[string]bool)
-		for name := range names {
-			if _, own, belongs := strings.Cut(name, "/"); belongs && gone(own) {
-				end[name] = true
+		_, err := r.registry(dir, a.sign).Edit(ctx, func(e *keyring.Edit) error {
+			if e.ListDue(a.sign.Lifetime / 4) {
+				if err := tidy(ctx, e); err != nil {
+					return err
+				}
 			}
-		}
-		if len(end) > 0 {
-			ended, err = registry.Forget(ctx, func(name string) bool { return end[name] })
-		}
+			ended = e.Forget(func(name string) bool {
+				_, own, belongs := strings.Cut(name, "/")
+				return belongs && gone(own)
+			})
+			return nil
+		})
 		return err
 	})
 	return ended, err
@@ -138,7 +117,7 @@ func (r *Registrar) Renew(ctx context.Context, auditor keyring.RootKey) error {
 		return err
 	}
 	return r.o.Store.Edit(ctx, func(dir string) error {
-		if err := r.newest(dir, rules); err != nil { // newer ones may no longer have a deployment
+		if _, err := r.newest(dir, rules); err != nil { // newer ones may no longer have a deployment
 			return err
 		}
 		path := filepath.Join(dir, deploymentsFile)

@@ -65,34 +65,24 @@ func AgentID(p Pod) string { return "agent/" + p.Namespace + "/" + p.UID }
 // from all rules.
 func (r *Rules) ForPod(p Pod) (evidence.RegistrarRule, error) {
 	why := Refuse("namespace", "no rule is for the namespace %s of the pod %s", p.Namespace, p.Name)
+	account := false // whether a rule is for the service account, too
 	for _, rule := range r.Rules {
-		if rule.Namespace != p.Namespace {
-			continue
-		}
-		if rule.ServiceAccount != p.ServiceAccount {
-			why = further(why, Refuse("service_account", "no rule is for the service account %s of the pod %s/%s",
-				p.ServiceAccount, p.Namespace, p.Name))
-			continue
-		}
-		if image := r.foreign(rule, p); image != "" {
-			why = further(why, Refuse("digest",
+		switch {
+		case rule.Namespace != p.Namespace:
+		case rule.ServiceAccount == p.ServiceAccount:
+			image := r.foreign(rule, p)
+			if image == "" {
+				return rule, nil
+			}
+			account, why = true, Refuse("digest",
 				"no rule allows the image %.200q, which holds the certificate of the pod %s/%s", image, p.Namespace,
-				p.Name))
-			continue
+				p.Name)
+		case !account:
+			why = Refuse("service_account", "no rule is for the service account %s of the pod %s/%s", p.ServiceAccount,
+				p.Namespace, p.Name)
 		}
-		return rule, nil
 	}
 	return evidence.RegistrarRule{}, why
-}
-
-var order = []string{"namespace", "service_account", "digest"}
-
-// further returns the refusal by the rule that came nearest.
-func further(a, b error) error {
-	if slices.Index(order, b.(*Refusal).Reason) > slices.Index(order, a.(*Refusal).Reason) {
-		return b
-	}
-	return a
 }
 
 // foreign returns an image that the rule does not allow, or nothing.

@@ -13,6 +13,7 @@ import (
 	circl "github.com/cloudflare/circl/sign/ed25519"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/internal/process/daemon"
@@ -32,6 +33,11 @@ type Store interface {
 	Read(ctx context.Context, name string) ([]byte, error)
 	// Version changes with the files.
 	Version(ctx context.Context) (string, error)
+	// Lead calls do while this process alone of all replicas leads. It returns once it no longer does, or ctx ends.
+	Lead(ctx context.Context, do func(context.Context) error) error
+	// Watch calls changed after each change of the files, also by another replica, until ctx ends.
+	Watch(ctx context.Context, changed func(), failed func(error))
+	Close() error
 }
 
 // BundleFile is the name of the trust bundle in a [Store].
@@ -80,19 +86,18 @@ func (r *Registrar) registry(dir string, sign signer.Options) *keyring.Registry 
 func (r *Registrar) current() (*active, error) {
 	a := r.active.Load()
 	if a == nil {
-		return nil, refuse("rules", "rules_refused", "%w", errNoRules)
+		return nil, refuse("rules", "rules_refused", "no rules have been read yet")
 	}
 	return a, a.rules.Check(r.serial.Load(), r.o.Now())
 }
 
-// newest refuses rules that are older than others that a replica has seen.
-func (r *Registrar) newest(dir string, rules *Rules) error {
-	seen, err := ReadNumber(filepath.Join(dir, serialFile))
-	if err != nil {
-		return err
+// newest refuses rules that are older than others that a replica has seen, whose serial number it returns.
+func (r *Registrar) newest(dir string, rules *Rules) (seen int64, err error) {
+	if seen, err = number(files.Read(filepath.Join(dir, serialFile))); err != nil {
+		return 0, err
 	}
 	r.see(seen)
-	return rules.Check(seen, r.o.Now())
+	return seen, rules.Check(seen, r.o.Now())
 }
 
 func (r *Registrar) see(serial int64) {
@@ -313,24 +318,25 @@ func (r *Registrar) certifyAll(ctx context.Context, of []*waiting) error {
 		return err
 	}
 	return r.o.Store.Edit(ctx, func(dir string) error {
-		if err := r.newest(dir, a.rules); err != nil {
+		if _, err := r.newest(dir, a.rules); err != nil {
 			return err
 		}
-		registry := r.registry(dir, a.sign)
-		if err := r.room(registry, p.Roles); err != nil {
-			return err
-		}
-		_, err = registry.CertifyNeeded(ctx, p, of[0].say)
+		_, err := r.registry(dir, a.sign).Edit(ctx, func(e *keyring.Edit) error {
+			if err := room(e, p.Roles); err != nil {
+				return err
+			}
+			if needed, err := e.Needed(p.Roles); err != nil || !needed {
+				return err
+			}
+			return e.Certify(ctx, p, of[0].say)
+		})
 		return err
 	})
 }
 
 // room refuses new keys for which the bundle has no room: a full bundle would end the rotation of the others.
-func (r *Registrar) room(registry *keyring.Registry, roles []daemon.RoleDocument) error {
-	names, err := registry.KeyNames()
-	if err != nil {
-		return err
-	}
+func room(e *keyring.Edit, roles []daemon.RoleDocument) error {
+	names := e.KeyNames()
 	for _, role := range roles {
 		for _, key := range role.Keys {
 			names[evidence.KeyName(key.KeyID)] = true

@@ -519,6 +519,23 @@ func TestFull(t *testing.T) {
 	wantReason(t, err, "bundle_full", "full")
 }
 
+// TestSource: rules name a manifest by its path alone, and an unknown key is refused.
+func TestSource(t *testing.T) {
+	r := newRig(t)
+	for key, valid := range map[string]bool{"accessibleToUsers: true": true, "deployment: manifest.yaml": true,
+		"deploymentHash: " + strings.Repeat("a", 64): false, "imagedigests: [" + digest + "]": false} {
+		check.Must(t, os.WriteFile(r.at("rules.yaml"), []byte("serial: 1\nrules: [{namespace: agents, serviceAccount: "+
+			"worker, role: sidecar, "+key+"}]"), 0o600))
+		claims, _, err := registrar.ReadSource(r.at("rules.yaml"), r.now)
+		if (err == nil) != valid || !valid && !strings.Contains(err.Error(), "is not known") {
+			t.Errorf("%s: %v", key, err)
+		}
+		if valid && (claims.Rules[0].DeploymentHash == "" || claims.Rules[0].Namespace != "agents") {
+			t.Errorf("%s: %+v", key, claims)
+		}
+	}
+}
+
 // TestUnsignedManifest: who delivers the rules can add no manifest. The auditor's key would certify it.
 func TestUnsignedManifest(t *testing.T) {
 	r := newRig(t)

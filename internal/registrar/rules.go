@@ -37,43 +37,29 @@ import (
 // manifest pins: policy.yaml and mediator.yaml.
 type Source struct {
 	// Serial is a number that each later file raises.
-	Serial int64 `yaml:"serial"`
+	Serial int64 `json:"serial"`
 	// Rules are the rules; the first one that matches a process counts.
-	Rules []SourceRule `yaml:"rules"`
+	Rules []SourceRule `json:"rules"`
 	// Revoke lists what no verifier may accept any more.
-	Revoke []SourceRevocation `yaml:"revoke"`
+	Revoke []SourceRevocation `json:"revoke"`
 }
 
 // SourceRevocation names a key, by its name or a version of it, or an artifact by its id.
 type SourceRevocation struct {
 	// Key is a key's name, or one version such as runtime-key:v3.
-	Key string `yaml:"key"`
+	Key string `json:"key"`
 	// Artifact is the id of a certificate.
-	Artifact string `yaml:"artifact"`
+	Artifact string `json:"artifact"`
 	// Reason is for those whom it refuses.
-	Reason string `yaml:"reason"`
+	Reason string `json:"reason"`
 }
 
-// SourceRule is one rule. It has either an id, or a namespace with a service account and digests.
+// SourceRule is one rule. It has either an id, or a namespace with a service account and digests. It names the manifest
+// by its path, and not by its hash.
 type SourceRule struct {
-	// ID is a SPIFFE id; a segment of its path may be *.
-	ID string `yaml:"id"`
-	// Namespace is the pod's.
-	Namespace string `yaml:"namespace"`
-	// ServiceAccount is the pod's.
-	ServiceAccount string `yaml:"serviceAccount"`
-	// ImageDigests are the images of the containers that hold the pod's certificate, as sha256:HEX.
-	ImageDigests []string `yaml:"imageDigests"`
-	// DNSNames are further names in the pod's certificate.
-	DNSNames []string `yaml:"dnsNames"`
-	// Role is sidecar, trigger, control, node, or agent (a pod whose sidecar is in another pod).
-	Role string `yaml:"role"`
+	evidence.RegistrarRule
 	// Deployment is the manifest whose issuers and key ids the process may use. Default manifest.yaml.
-	Deployment string `yaml:"deployment"`
-	// AccessibleToAgent declares that the agent can reach the keys.
-	AccessibleToAgent bool `yaml:"accessibleToAgent"`
-	// AccessibleToUsers declares that users can reach the keys.
-	AccessibleToUsers bool `yaml:"accessibleToUsers"`
+	Deployment string `json:"deployment"`
 }
 
 const (
@@ -91,8 +77,13 @@ func ReadSource(path string, now time.Time, also ...string) (evidence.RegistrarR
 		return out, nil, fmt.Errorf("rules: %w", err)
 	}
 	var s Source
-	f, err := strict.Read(raw, &s, strict.Options{MaxBytes: maxSource})
+	f, err := strict.Read(raw, &s, strict.Options{JSON: true, MaxBytes: maxSource})
 	if err == nil {
+		for i, r := range s.Rules {
+			if r.DeploymentHash != "" {
+				f.Add(fmt.Sprintf("rules[%d].deploymentHash", i), "is not known")
+			}
+		}
 		err = f.Err(path + ": ")
 	}
 	if err != nil {
@@ -114,11 +105,8 @@ func ReadSource(path string, now time.Time, also ...string) (evidence.RegistrarR
 			m.RuntimePolicy.AlsoEnvironmentHashes = append(m.RuntimePolicy.AlsoEnvironmentHashes, also...)
 			known[name], manifests = m, append(manifests, m)
 		}
-		out.Rules = append(out.Rules, evidence.RegistrarRule{
-			AccessibleToAgent: r.AccessibleToAgent, AccessibleToUsers: r.AccessibleToUsers, DeploymentHash: m.Hash(),
-			DNSNames: r.DNSNames, ID: r.ID, ImageDigests: r.ImageDigests, Namespace: r.Namespace, Role: r.Role,
-			ServiceAccount: r.ServiceAccount,
-		})
+		r.DeploymentHash = m.Hash()
+		out.Rules = append(out.Rules, r.RegistrarRule)
 	}
 	return out, manifests, nil
 }
@@ -184,7 +172,8 @@ const maxSigned, maxDeployments = 8 << 20, 16
 // Sign signs rules for [ReadSigned], and certifies the deployments that they name.
 func Sign(ctx context.Context, auditor keyring.RootKey, rules evidence.RegistrarRules, manifests []*policy.Manifest,
 	lifetime time.Duration, now func() time.Time) (s Signed, err error) {
-	if s.Rules, err = keyring.SignRules(ctx, auditor, rules, lifetime, now); err != nil {
+	if s.Rules, err = keyring.Sign(ctx, evidence.RegistrarRulesKind(), auditor, evidence.AudienceRegistrar, lifetime,
+		now, rules); err != nil {
 		return s, err
 	}
 	for _, m := range manifests {
@@ -347,5 +336,3 @@ func (r *Rules) Namespaces() (all []string) {
 	}
 	return all
 }
-
-var errNoRules = errors.New("no rules have been read yet")

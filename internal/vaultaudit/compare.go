@@ -33,36 +33,22 @@ func (c Comparison) Run(ctx context.Context, log *Logs, records iter.Seq2[ledger
 	j := join{Comparison: c, waiting: make(map[string][]*held), seen: make(map[string]bool),
 		summary: Summary{Since: c.Since, Until: c.Until}}
 	log.inRange = c.inRange
-	nextSignature, stop := iter.Pull2(j.candidates(log.Signatures()))
-	defer stop()
-	s, err, moreSignatures := nextSignature()
-	if err != nil {
-		return j.summary, err
-	}
-	switch {
-	case !moreSignatures || isPlain(s.Value):
-		j.Hash = plain
-	case j.Hash == nil:
-		return j.summary, errHashed
-	}
-	nextArtifact, stop2 := iter.Pull2(recorded(ctx, records, log.Keys, j.Hash))
-	defer stop2()
-	a, err, moreArtifacts := nextArtifact()
-	for err == nil && (moreSignatures || moreArtifacts) {
-		if moreSignatures && (!moreArtifacts || !a.Time.Before(s.Time)) {
-			if err = errors.Join(j.settle(s.Time), j.signature(s)); err == nil {
-				s, err, moreSignatures = nextSignature()
-			}
-		} else if err = errors.Join(j.settle(a.Time), j.add(&held{Entry: a})); err == nil {
-			a, err, moreArtifacts = nextArtifact()
+	// The log comes first: its first signature decides how those of artifacts are hashed.
+	for e, err := range merged(j.candidates(log.Signatures()), recorded(ctx, records, log.Keys, j.hash)) {
+		if err == nil {
+			err = errors.Join(j.settle(e.Time), j.add(&held{Entry: e}))
+		}
+		if err != nil {
+			return Summary{}, err
 		}
 	}
-	if err == nil {
-		err = j.release(len(j.order))
-	}
-	j.summary.OtherKeys = log.otherKeys
-	return j.summary, err
+	err := j.release(len(j.order))
+	s := &j.summary
+	s.OtherKeys, s.Signatures, s.Artifacts = log.otherKeys, s.Matched+s.OnlyVault, s.Matched+s.OnlyRecord
+	return *s, err
 }
+
+func (j *join) hash(ctx context.Context, text string) (string, error) { return j.Hash(ctx, text) }
 
 // Records is the query for the records to compare.
 func (c Comparison) Records() ledger.Query {
@@ -84,29 +70,41 @@ type join struct {
 // candidates leaves out the signatures too far from the range, and reports hidden ones at once.
 func (j *join) candidates(signatures iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
+		first := true
 		for s, err := range signatures {
 			switch {
 			case err != nil:
 			case s.Time.After(j.Until.Add(2 * j.Window)), !j.Since.IsZero() && s.Time.Before(j.Since.Add(-2*j.Window)):
 				continue
 			case s.Hidden != "":
-				if err = j.hidden(s.Difference); err == nil {
+				if err = j.only(s.Difference); err == nil {
 					continue
 				}
+			case first && isPlain(s.Value):
+				j.Hash = plain
+			case first && j.Hash == nil:
+				err = errHashed
 			}
-			if !yield(s, err) {
+			if first = false; !yield(s, err) {
 				return
 			}
+		}
+		if first {
+			j.Hash = plain // there is nothing to compare with
 		}
 	}
 }
 
-func (j *join) hidden(d Difference) error {
-	if !j.inRange(d.Time) {
+// only counts and reports what has no partner.
+func (j *join) only(d Difference) error {
+	switch {
+	case !j.inRange(d.Time):
 		return nil
+	case d.Only == OnlyVault:
+		j.summary.OnlyVault++
+	default:
+		j.summary.OnlyRecord++
 	}
-	j.summary.Signatures++
-	j.summary.OnlyVault++
 	return j.Found(d)
 }
 
@@ -117,23 +115,21 @@ type held struct {
 
 func (c Comparison) inRange(at time.Time) bool { return !at.Before(c.Since) && at.Before(c.Until) }
 
-func (j *join) signature(s Entry) error {
-	if j.seen[s.Value] { // Ed25519 makes one signature of one text
-		if j.inRange(s.Time) {
-			j.summary.Repeated++
-		}
-		return nil
-	}
-	j.seen[s.Value] = true
-	return j.add(&held{Entry: s})
-}
-
 func (h *held) common() string { return h.Key + " " + h.Value }
 
 // add looks for the partner of h that has waited longest. Without one, h waits.
 func (j *join) add(h *held) error {
 	if len(j.order) >= maxHeld {
 		return errWindow
+	}
+	if h.Only == OnlyVault {
+		if j.seen[h.Value] { // Ed25519 makes one signature of one text
+			if j.inRange(h.Time) {
+				j.summary.Repeated++
+			}
+			return nil
+		}
+		j.seen[h.Value] = true
 	}
 	j.order = append(j.order, h)
 	common := h.common()
@@ -146,8 +142,6 @@ func (j *join) add(h *held) error {
 	j.leave(others[0])
 	if j.inRange(h.Time) || j.inRange(others[0].Time) { // one of the two may lie just beside the range
 		j.summary.Matched++
-		j.summary.Signatures++
-		j.summary.Artifacts++
 	}
 	return nil
 }
@@ -178,17 +172,7 @@ func (j *join) release(n int) error {
 			continue
 		}
 		j.leave(h)
-		if !j.inRange(h.Time) {
-			continue
-		}
-		if h.Only == OnlyVault {
-			j.summary.Signatures++
-			j.summary.OnlyVault++
-		} else {
-			j.summary.Artifacts++
-			j.summary.OnlyRecord++
-		}
-		if err := j.Found(h.Difference); err != nil {
+		if err := j.only(h.Difference); err != nil {
 			return err
 		}
 	}

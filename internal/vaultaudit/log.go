@@ -69,17 +69,28 @@ type signed struct {
 
 // Signatures yields the signatures of the keys from all files, in the order of time. An error comes last.
 func (l *Logs) Signatures() iter.Seq2[Entry, error] {
+	var all []iter.Seq2[Entry, error]
+	for _, f := range l.Files {
+		all = append(all, l.file(f, l.signatures))
+	}
+	return merged(all...)
+}
+
+// merged yields what several streams yield in the order of time, in this order; of two at the same time, that of the
+// earlier stream comes first. An error comes last.
+func merged(streams ...iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		heads := make([]*head, len(l.Files))
-		for i, f := range l.Files {
-			next, stop := iter.Pull2(l.file(f, l.signatures))
+		heads := make([]head, len(streams))
+		for i, s := range streams {
+			next, stop := iter.Pull2(s)
 			defer stop()
-			heads[i] = &head{next: next}
+			heads[i].next = next
 			heads[i].advance()
 		}
 		for {
 			var first *head
-			for _, h := range heads {
+			for i := range heads {
+				h := &heads[i]
 				if h.more && (first == nil || h.err != nil || h.s.Time.Before(first.s.Time) && first.err == nil) {
 					first = h
 				}

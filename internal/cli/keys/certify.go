@@ -105,7 +105,7 @@ expire. It certifies no other role, issuer or key of a process (roles_changed).`
 			return nil
 		},
 	}
-	fromFlag(c, &from, orFile)
+	fromFlag(c, &from)
 	r.add(c)
 	c.Flags().BoolVar(&notAgent, "not-accessible-to-agent", false, "declare that the agent cannot reach the keys")
 	c.Flags().BoolVar(&notUsers, "not-accessible-to-users", false, "declare that users cannot reach the keys")
@@ -130,7 +130,7 @@ func published(c *cobra.Command, from []string, watch bool) (keyring.Published, 
 	}
 }
 
-func warn(c *cobra.Command, bundle string, done keyring.Certification) {
+func warn(c *cobra.Command, bundle string, done keyring.Edited) {
 	w := c.ErrOrStderr()
 	if done.Left > 0 {
 		fmt.Fprintf(w, "%d certificates are not signed: run mediator keys certify again\n", done.Left)

@@ -9,8 +9,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
 )
@@ -21,20 +19,10 @@ func Keys() *cobra.Command {
 		keysRotate(), keysRetire(), keysRevoke())
 }
 
-// orFile ends the help of a flag that takes a process or a file.
-const orFile = ", or file:PATH of what mediator keys list --publication has printed there"
-
-func fromFlag(c *cobra.Command, from *[]string, or string) {
-	c.Flags().StringArrayVar(from, "from", nil,
-		"internal endpoint of a process that holds keys, "+cli.Endpoint+or+"; once for each process (required)")
+func fromFlag(c *cobra.Command, from *[]string) {
+	c.Flags().StringArrayVar(from, "from", nil, "internal endpoint of a process that holds keys, "+cli.Endpoint+
+		", or file:PATH of what mediator keys list --publication has printed there; once for each process (required)")
 	cli.Required(c, "from")
-}
-
-// fromOrDirFlag is fromFlag for a command to which --dir or a context names all processes.
-func fromOrDirFlag(c *cobra.Command, from *[]string, or string) {
-	cli.FromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
-	cli.FromContext(c, "from", (*config.Context).All)
-	fromFlag(c, from, or)
 }
 
 // processes refuses a file among the endpoints of a command that needs running processes.

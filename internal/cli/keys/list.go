@@ -76,7 +76,9 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 				"FIRST POST", "LAST POST", "POSTS", "CUSTODY", "EXPORTABLE", "ISSUER", "PROCESS"), refused)
 		},
 	}
-	fromOrDirFlag(c, &from, orFile)
+	cli.FromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
+	cli.FromContext(c, "from", (*config.Context).All)
+	fromFlag(c, &from)
 	c.Flags().StringVar(&bundle, "bundle", "", "the trust bundle, to say what is certified, retired and revoked")
 	c.Flags().StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle")
 	c.Flags().StringArrayVar(&records, "record", nil,

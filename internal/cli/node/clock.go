@@ -1,13 +1,10 @@
 package node
 
 import (
-	"fmt"
-	"time"
-
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/internal/cli"
-	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/reputation/dispute"
 )
 
 func clock() *cobra.Command {
@@ -27,17 +24,7 @@ the statement's. What has ended stays ended.`,
 			if len(args) == 1 {
 				return node.hand(c, "/v1/disputes/clock", "clock", args[0])
 			}
-			operator, err := keyring.OpenRootKey(c.Context(), key, c.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			defer operator.Close()
-			token, err := keyring.StateTime(c.Context(), operator, audience, time.Now)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), token)
-			return err
+			return printSigned(c, dispute.ClockKind, key, audience, dispute.Clock{})
 		},
 	}
 	c.Flags().StringVar(&key, "operator-key", "", "the operator's private key")

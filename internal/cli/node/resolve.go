@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
@@ -52,17 +53,7 @@ more than half of them must agree. No party may hold a private key. A decision i
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			d.DisputeID = of.DisputeID
-			arbiter, err := keyring.OpenRootKey(c.Context(), key, c.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			defer arbiter.Close()
-			token, err := keyring.Decide(c.Context(), arbiter, audience, time.Now, d)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), token)
-			return err
+			return printSigned(c, dispute.DecisionKind, key, audience, d)
 		},
 	}
 	c.Flags().StringVar(&d.Outcome, "outcome", "", "challenger_wins, target_wins or inconclusive")
@@ -82,6 +73,20 @@ more than half of them must agree. No party may hold a private key. A decision i
 		return nil
 	})
 	return c
+}
+
+// printSigned signs a statement for a node with the key of a file, for as long as the statement may hold.
+func printSigned[C any](c *cobra.Command, kind evidence.Kind[C], file, audience string, claims C) error {
+	key, err := keyring.ReadRootKey(file)
+	if err != nil {
+		return err
+	}
+	token, err := keyring.Sign(c.Context(), kind, key, audience, kind.MaxLifetime, time.Now, claims)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(c.OutOrStdout(), token)
+	return err
 }
 
 func readDispute(path string) (d reputation.Dispute, err error) {

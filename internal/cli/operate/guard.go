@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -99,8 +98,7 @@ func validateWays(c *cobra.Command, mode, proxy string, outside []string) error 
 	if mode != evidence.EnforcedGuard && mode != evidence.EnforcedPod {
 		return cli.Usagef("--validate is guard or pod, not %q", mode)
 	}
-	v := agentpod.Validation{Proxy: proxy, Wait: proxyWait, DNS: mode == evidence.EnforcedPod,
-		Resolv: "/etc/resolv.conf", Getenv: os.Getenv}
+	v := agentpod.Validation{Proxy: proxy, Wait: proxyWait, DNS: mode == evidence.EnforcedPod}
 	for _, text := range outside {
 		a, err := netip.ParseAddr(text)
 		if err != nil {

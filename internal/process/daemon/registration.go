@@ -41,7 +41,7 @@ type registration struct {
 }
 
 const (
-	registrarTimeout = 40 * time.Second // of a registration: the registrar may have many to sign for
+	registrarTimeout = 40 * time.Second // of a registration or a certificate: the registrar may have many to sign for
 	registrarPause   = time.Second      // after an error
 	longestPause     = 30 * time.Second // between reloads that were refused
 	// maxTrust bounds an answer, in bytes. The bundle in it is a JSON text, and so a little longer than by itself.

@@ -2,53 +2,40 @@ package registrar
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/kube"
 	"github.com/actionproof/mediator/internal/registrar"
 	"golang.org/x/sync/errgroup"
 )
 
-// ownFiles hold the certificate that a registrar in a cluster makes for itself.
-func (p *process) ownFiles() identity.Files {
-	at := filepath.Join(p.config.State, "own.pem")
-	return identity.Files{Certificate: at, Key: at, Authorities: filepath.Join(p.config.State, "authorities.pem")}
-}
-
-// certifyItself makes the certificate by which other processes know the registrar of a cluster.
+// certifyItself makes the certificate by which other processes know the registrar of a cluster, and its key. Both are
+// only in memory.
 func (p *process) certifyItself(ctx context.Context) error {
 	if err := p.authority.Open(ctx); err != nil {
 		return fmt.Errorf("the CA: %w", err)
 	}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+	private, key, err := identity.NewKey()
 	if err != nil {
 		return err
 	}
 	_, certificate, err := p.authority.Issue(ctx, registrar.Leaf{Path: "service/mediator/registrar",
-		DNSNames: p.config.Kubernetes.DNSNames, Public: public, Lifetime: config.RegistrarLifetime})
+		DNSNames: p.config.Kubernetes.DNSNames, Public: private.Public(), Lifetime: config.RegistrarLifetime})
 	if err != nil {
 		return err
 	}
-	key, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return err
+	if p.own != nil {
+		return p.own.Renew(certificate, key, string(p.authority.PEM()))
 	}
-	to := p.ownFiles()
-	both := append([]byte(certificate), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...)
-	return errors.Join(files.Replace(to.Authorities, p.authority.PEM(), 0o644),
-		files.Replace(to.Certificate, both, 0o600))
+	p.own, err = identity.New(certificate, key, string(p.authority.PEM()))
+	return err
 }
 
 func (c *cluster) take(r kube.CertificateRequest) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/every"
@@ -186,58 +185,48 @@ func (c *cluster) gone(own string) bool {
 }
 
 // lead signs requests and publishes the CA, until ctx ends.
-func (c *cluster) lead(ctx context.Context) error {
-	work, ctx := errgroup.WithContext(ctx)
-	work.Go(func() error {
-		if c.audience != "" { // the cluster may have no such requests
-			return nil
-		}
-		kube.Watch(ctx, c.api, kube.RequestsPath, "spec.signerName="+c.signer, kube.Observer[kube.CertificateRequest]{
-			Listed: func(all []kube.CertificateRequest) {
-				for _, r := range all {
-					c.take(r)
-				}
-			},
-			Changed: c.take,
-			Deleted: func(r kube.CertificateRequest) { c.drop(r) },
-			Failed:  func(err error) { c.p.failed("PodCertificateRequests cannot be watched", err) },
+func (c *cluster) lead(ctx context.Context) {
+	var work sync.WaitGroup
+	if c.audience == "" { // else the cluster may have no such requests
+		work.Go(func() {
+			of := "spec.signerName=" + c.signer
+			kube.Watch(ctx, c.api, kube.RequestsPath, of, kube.Observer[kube.CertificateRequest]{
+				Listed: func(all []kube.CertificateRequest) {
+					for _, r := range all {
+						c.take(r)
+					}
+				},
+				Changed: c.take,
+				Deleted: c.drop,
+				Failed:  func(err error) { c.p.failed("PodCertificateRequests cannot be watched", err) },
+			})
 		})
-		return nil
-	})
-	work.Go(func() error { c.answerAll(ctx); return nil })
-	work.Go(func() error {
-		published := ""
-		for {
-			published = c.publishCA(ctx, published)
-			if every.Sleep(ctx, ownRenewal/60) != nil {
-				return nil
-			}
-		}
-	})
-	return work.Wait()
+	}
+	work.Go(func() { c.answerAll(ctx) })
+	for published := ""; ctx.Err() == nil; _ = every.Sleep(ctx, ownRenewal/60) {
+		published = c.publishCA(ctx, published)
+	}
+	work.Wait()
 }
 
 // publishCA publishes the CA's certificates as a ClusterTrustBundle, or for pods with tokens in the ConfigMap, if they
 // differ from those published. It returns what is published.
 func (c *cluster) publishCA(ctx context.Context, published string) string {
 	pem := string(c.p.authority.PEM())
-	if pem == published {
-		return published
-	}
-	if c.audience != "" {
-		if !c.p.config.Trial && c.p.config.Kubernetes.ConfigMap != "" { // in a trial it has more: see trialRules
-			if err := c.publish(map[string]string{"ca.pem": pem}); err != nil {
-				c.p.failed("the CA is not published", err)
-				return published
-			}
+	var err error
+	switch {
+	case pem == published:
+	case c.audience == "":
+		name := strings.ReplaceAll(c.signer, "/", ":") + ":ca"
+		if err = c.api.ApplyTrustBundle(ctx, name, c.signer, pem); err == nil {
+			c.p.Log.Info("CA published", zap.String("clusterTrustBundle", name))
 		}
-		return pem
+	case !c.p.config.Trial && c.p.config.Kubernetes.ConfigMap != "": // in a trial it has more: see trialRules
+		err = c.publish(map[string]string{"ca.pem": pem})
 	}
-	name := strings.ReplaceAll(c.signer, "/", ":") + ":ca"
-	if err := c.api.ApplyTrustBundle(ctx, name, c.signer, pem); err != nil {
-		c.p.failed("the ClusterTrustBundle "+name+" is not published", err)
+	if err != nil {
+		c.p.failed("the CA is not published", err)
 		return published
 	}
-	c.p.Log.Info("CA published", zap.String("clusterTrustBundle", name))
 	return pem
 }

@@ -177,8 +177,6 @@ func newProcess(t *testing.T, api http.Handler) *process {
 	p.Registrar = registrar.New(registrar.Options{Key: p.registry, Store: p.store, Now: time.Now, Lifetime: time.Hour})
 	p.authority = &registrar.Authority{Key: p.caKey, Store: p.store, TrustDomain: "example.org", Now: time.Now}
 	check.Must(t, p.certifyItself(t.Context()))
-	p.own, err = identity.Load(p.ownFiles())
-	check.Must(t, err)
 	p.cluster, err = newCluster(p)
 	check.Must(t, err, p.readRules(t.Context()))
 	return p

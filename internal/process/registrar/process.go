@@ -53,7 +53,7 @@ type process struct {
 	*registrar.Registrar
 	config    *config.Registrar // as read at the start
 	stderr    io.Writer
-	store     store
+	store     registrar.Store
 	registry  keyring.RootKey
 	auditor   keyring.RootKey // the zero value unless the registrar renews deployment certificates
 	caKey     custody.Key     // nil off Kubernetes
@@ -71,15 +71,6 @@ type process struct {
 	refusals *prometheus.CounterVec
 	made     *prometheus.CounterVec
 	leads    prometheus.Gauge
-}
-
-type store interface {
-	registrar.Store
-	// Lead calls do while this process alone of all replicas leads. It returns once it no longer does, or ctx ends.
-	Lead(ctx context.Context, do func(context.Context) error) error
-	// Watch calls changed after each change of the files, also by another replica, until ctx ends.
-	Watch(ctx context.Context, changed func(), failed func(error))
-	Close() error
 }
 
 const (
@@ -189,17 +180,12 @@ const (
 
 // Begin also answers the other processes, once there are rules.
 func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
-	p.own = p.Identity
 	if k := p.config.Kubernetes; k != nil {
 		p.authority = &registrar.Authority{Key: p.caKey, Store: p.store, TrustDomain: k.TrustDomain, Now: time.Now}
-		if err := p.certifyItself(ctx); err != nil {
+		err := p.certifyItself(ctx)
+		if err != nil {
 			return nil, err
 		}
-		var err error
-		if p.own, err = identity.Load(p.ownFiles()); err != nil {
-			return nil, err
-		}
-		group.Go(func() error { p.own.Follow(ctx, p.Log); return nil })
 		group.Go(func() error {
 			for range every.Tick(ctx, ownRenewal) {
 				p.failed("the registrar's own certificate is not renewed", p.certifyItself(ctx))
@@ -209,6 +195,8 @@ func (p *process) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 		if p.cluster, err = newCluster(p); err != nil {
 			return nil, err
 		}
+	} else {
+		p.own = p.Identity
 	}
 	listen := endpoint.Listen
 	if p.cluster != nil && p.cluster.audience != "" {
@@ -332,7 +320,7 @@ func (p *process) lead(ctx context.Context) error {
 		return nil
 	})
 	if p.cluster != nil {
-		work.Go(func() error { return p.cluster.lead(ctx) })
+		work.Go(func() error { p.cluster.lead(ctx); return nil })
 	}
 	return work.Wait()
 }

@@ -74,9 +74,6 @@ func (p *process) from(answer func(http.ResponseWriter, *http.Request, registrar
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, err := p.caller(r)
 		if err == nil {
-			err = p.known(c)
-		}
-		if err == nil {
 			err = p.begin(c.ID)
 		}
 		if err != nil {
@@ -121,7 +118,8 @@ func (p *process) end(id string) {
 	}
 }
 
-// caller returns who sent a request. Its certificate must be valid now: a connection can outlive it.
+// caller returns who sent a request, and refuses a caller that no rule allows. Its certificate must be valid now: a
+// connection can outlive it.
 func (p *process) caller(r *http.Request) (registrar.Caller, error) {
 	id, err := p.own.Peer(r.TLS)
 	if err != nil {
@@ -131,11 +129,6 @@ func (p *process) caller(r *http.Request) (registrar.Caller, error) {
 	if p.cluster != nil {
 		c.Pods = p.cluster.podsOf(id)
 	}
-	return c, nil
-}
-
-// known refuses a caller that no rule allows.
-func (p *process) known(c registrar.Caller) error {
 	rules, err := p.Rules()
 	if err == nil {
 		_, err = rules.For(c)
@@ -143,7 +136,7 @@ func (p *process) known(c registrar.Caller) error {
 	if err != nil {
 		p.refuse(c, err)
 	}
-	return err
+	return c, err
 }
 
 // A caller may register once a second, after registrationBurst at once: replicas have the same id. maxAsking bounds

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -45,7 +46,7 @@ var schema = db.Schema{Name: "actionproof_registrar", Version: 2, Tables: tables
 // Keys of the database's advisory locks: of an edit, and of the replica that leads.
 const editLock, leadLock = 0x6d656469_01, 0x6d656469_02
 
-func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) (store, error) {
+func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) (registrar.Store, error) {
 	secret, err := registry.Secret(ctx, "the state of registrars")
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ CASE WHEN octet_length(content) <= $2 THEN content END FROM files LIMIT $3`, max
 	return rows.Err()
 }
 
-// Close implements [store].
+// Close implements [registrar.Store].
 func (s *shared) Close() error { return s.db.Close() }
 
 // Bounds on what is read of the database, which others may write: on a file's name and content in bytes, on the
@@ -140,7 +141,7 @@ func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
 // changes is the channel on which replicas hear of each other's edits.
 const changes = "actionproof_registrar"
 
-// Watch implements [store].
+// Watch implements [registrar.Store].
 func (s *shared) Watch(ctx context.Context, changed func(), failed func(error)) {
 	s.db.Listen(ctx, changes, changed, failed)
 }
@@ -256,7 +257,7 @@ func (s *shared) Version(ctx context.Context) (string, error) {
 // leadPeriod is how often a replica tries to lead, and how often the one that leads checks that it still does.
 const leadPeriod = 2 * time.Second
 
-// Lead implements [store]. The lock belongs to a connection: if that breaks, another replica can take it.
+// Lead implements [registrar.Store]. The lock belongs to a connection: if that breaks, another replica can take it.
 func (s *shared) Lead(ctx context.Context, do func(context.Context) error) error {
 	for ctx.Err() == nil {
 		_ = s.leadOnce(ctx, do) // a broken connection: try again
@@ -282,22 +283,19 @@ func (s *shared) leadOnce(ctx context.Context, do func(context.Context) error) e
 		_, _ = conn.ExecContext(unlock, `SELECT pg_advisory_unlock($1)`, int64(leadLock))
 	}()
 	leading, stop := context.WithCancel(ctx)
+	var pings sync.WaitGroup
+	defer pings.Wait()
+	pings.Go(func() {
+		defer stop()
+		for range every.Tick(leading, leadPeriod) {
+			ping, cancel := context.WithTimeout(leading, 2*leadPeriod)
+			err := conn.PingContext(ping)
+			cancel()
+			if err != nil {
+				return
+			}
+		}
+	})
 	defer stop()
-	done := make(chan error, 1)
-	go func() { done <- do(leading) }()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-time.After(leadPeriod):
-		}
-		ping, cancel := context.WithTimeout(ctx, 2*leadPeriod)
-		err := conn.PingContext(ping)
-		cancel()
-		if err != nil {
-			stop()
-			<-done
-			return err
-		}
-	}
+	return do(leading)
 }

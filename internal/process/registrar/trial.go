@@ -9,7 +9,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/kube"
@@ -23,12 +22,9 @@ func (p *process) makeRoots() error {
 		"prove nothing to anyone else")
 	c := p.config
 	for _, root := range []struct {
-		name, purpose, public string
-		key                   *keyring.RootKey
-	}{
-		{"registry", evidence.PurposeSignerCertificate, c.Trust.Registry, &p.registry},
-		{"auditor", evidence.PurposeDeploymentCertificate, c.Trust.Auditor, &p.auditor},
-	} {
+		name, public string
+		key          *keyring.RootKey
+	}{{"registry", c.Trust.Registry, &p.registry}, {"auditor", c.Trust.Auditor, &p.auditor}} {
 		path := filepath.Join(c.State, root.name+".key.jwk")
 		_, private, err := keyring.GenerateRoot(root.name, false)
 		if err == nil {
@@ -37,7 +33,7 @@ func (p *process) makeRoots() error {
 		if err != nil {
 			return err
 		}
-		if *root.key, err = keyring.OpenRootKey(context.Background(), path, p.stderr, root.purpose); err != nil {
+		if *root.key, err = keyring.ReadRootKey(path); err != nil {
 			return err
 		}
 		public, err := root.key.JWK()
