@@ -62,9 +62,7 @@ func TestMetricsOfTrust(t *testing.T) {
 	s, err := p.WaitForTrust(t.Context(), c, k.Strict)
 	check.Must(t, err)
 	p.Trust.Add(s)
-	if _, err := p.WaitForCertificates(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	check.Must(t, p.WaitForCertificates(t.Context(), c))
 	maxAge := min(30*24*time.Hour, k.Strict.Signers.MaxAge)
 	for _, purpose := range gatetest.Roles {
 		want("mediator_custody_certificate_until_seconds "+k.Key(t, purpose).KeyID()+" "+purpose, now.Add(maxAge))

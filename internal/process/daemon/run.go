@@ -211,8 +211,7 @@ func (r *running[C]) start(ctx context.Context, group *errgroup.Group) (err erro
 	if err := r.WaitForRoots(ctx, plan.Trust); err != nil {
 		return err
 	}
-	certified, err := r.WaitForCertificates(ctx, plan.Trust)
-	if err != nil {
+	if err := r.WaitForCertificates(ctx, plan.Trust); err != nil {
 		return err
 	}
 	if first.Strict != nil {
@@ -227,7 +226,7 @@ func (r *running[C]) start(ctx context.Context, group *errgroup.Group) (err erro
 	r.Ready.Store(true)
 	context.AfterFunc(ctx, func() { r.Ready.Store(false) })
 	r.Log.Info("ready", zap.String("configuration", first.status().Configuration))
-	certified.Watch(ctx) // the process has a trust by now that verifies what its keys sign
+	r.FollowBundle(ctx, plan.Trust) // the process has a trust by now that verifies what its keys sign
 	return nil
 }
 

@@ -373,12 +373,11 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 	s, err := p.WaitForTrust(ctx, c, strict)
 	check.Must(t, err)
 	p.Trust.Add(s)
-	certified, err := p.WaitForCertificates(ctx, c)
-	check.Must(t, err)
+	check.Must(t, p.WaitForCertificates(ctx, c))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		certified.Watch(ctx)
+		p.FollowBundle(ctx, c)
 	}()
 	defer func() {
 		stop()
