@@ -72,19 +72,11 @@ type TrustFollower struct {
 	until    atomic.Int64 // when the deployment certificate ends, in Unix seconds
 }
 
-// WaitForTrust reads the trust of a process whose manifest audits clean. It waits while the bundle does not exist or
-// lacks the certificate of the deployment.
-func (p *Process) WaitForTrust(ctx context.Context, c config.Trust, strict *policy.Strict) (s *TrustFollower,
-	err error) {
-	const what = "a trust bundle with the certificate of the deployment"
-	err = p.WaitFor(ctx, what, []string{c.Bundle}, func() (err error) { s, err = p.readTrust(c, strict); return err })
-	return s, err
-}
-
-// readTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict.
+// readTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict. Without a
+// manifest it returns nil.
 func (p *Process) readTrust(c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
 	next, err := p.readBundle(c.Bundle, strict)
-	if err != nil {
+	if err != nil || strict == nil {
 		return nil, err
 	}
 	s := &TrustFollower{Strict: strict, p: p, path: c.Bundle, seen: next.hash}
@@ -175,13 +167,6 @@ func (w *trustFollowers) current() *TrustFollower {
 		return nil
 	}
 	return all[len(all)-1]
-}
-
-// WaitForCertificates waits for a trust bundle that certifies the key of each role: before the first start the security
-// team has no keys to certify. A process that verifies reads its trust afterwards, so it accepts its own signatures.
-func (p *Process) WaitForCertificates(ctx context.Context, c config.Trust) error {
-	const what = "a trust bundle that certifies this process's keys"
-	return p.WaitFor(ctx, what, []string{c.Bundle}, func() error { return p.followBundle(ctx, c.Bundle) })
 }
 
 // FollowBundle makes the trusts of this process, and then its roles, follow the bundle until ctx ends.

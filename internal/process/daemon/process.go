@@ -44,7 +44,7 @@ type Process struct {
 	Reloader *Reloader
 	Keys     keystore.Store
 	Roles    []Role                   // signing roles, each with one of the keys
-	Roots    []evidence.Root          // nil until WaitForRoots
+	Roots    []evidence.Root          // nil until its files are read
 	Observer atomic.Pointer[Observer] // of the current configuration
 	Confined *confine.Confined        // nil until Confine
 	Trust    trustFollowers           // empty in the trigger service and the node, which verify nothing by the bundle
@@ -61,7 +61,7 @@ type Process struct {
 
 	follow  func(ctx context.Context) // renews the Identity; nil without one
 	ready   Check                     // why its callers would be refused; nil until Mux
-	signing atomic.Pointer[bundle]    // by which the roles sign; nil until WaitForCertificates
+	signing atomic.Pointer[bundle]    // by which the roles sign; nil until it certifies them
 	// what the process waits for before it is ready; nil if for nothing
 	waiting atomic.Pointer[string]
 }

@@ -44,11 +44,7 @@ func (p *Process) checkFiles(plan Plan) error {
 		return err
 	}
 	if p.Roots, err = deployed.ReadRoots(c.Registry, c.Auditor); err == nil {
-		if strict != nil {
-			_, err = p.readTrust(c, strict)
-		} else {
-			_, err = p.readBundle(c.Bundle, nil)
-		}
+		_, err = p.readTrust(c, strict)
 	}
 	if err != nil && !await.Pending(err) {
 		return err
@@ -56,12 +52,44 @@ func (p *Process) checkFiles(plan Plan) error {
 	return nil
 }
 
-// WaitForRoots waits for the pinned root keys.
-func (p *Process) WaitForRoots(ctx context.Context, c config.Trust) error {
-	return p.WaitFor(ctx, "the pinned root keys", []string{c.Registry, c.Auditor}, func() (err error) {
-		p.Roots, err = deployed.ReadRoots(c.Registry, c.Auditor)
-		return err
-	})
+// Deployment is what a process has read about its deployment. All is nil for a process that reads no manifest.
+type Deployment struct {
+	Manifest *policy.Manifest
+	Strict   *policy.Strict
+	Trust    *TrustFollower
+}
+
+// WaitForDeployment waits for the files of the deployment, one after the other, and makes the roles sign by the trust
+// bundle. Before the first start the security team has no keys to certify. A process that verifies reads its trust after
+// that, so it accepts its own signatures.
+func (p *Process) WaitForDeployment(ctx context.Context, plan Plan) (d Deployment, err error) {
+	c := plan.Trust
+	for _, file := range []struct {
+		what  string
+		paths []string
+		read  func() error
+	}{
+		{"the manifest", []string{plan.Manifest}, func() (err error) {
+			d.Manifest, d.Strict, err = readManifest(plan)
+			return err
+		}},
+		{"the pinned root keys", []string{c.Registry, c.Auditor}, func() (err error) {
+			p.Roots, err = deployed.ReadRoots(c.Registry, c.Auditor)
+			return err
+		}},
+		{"a trust bundle that certifies this process's keys", []string{c.Bundle}, func() error {
+			return p.followBundle(ctx, c.Bundle)
+		}},
+		{"a trust bundle with the certificate of the deployment", []string{c.Bundle}, func() (err error) {
+			d.Trust, err = p.readTrust(c, d.Strict)
+			return err
+		}},
+	} {
+		if err := p.WaitFor(ctx, file.what, file.paths, file.read); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
 }
 
 // changedRoots returns the settings of root keys whose files now hold other keys.
@@ -76,16 +104,6 @@ func (p *Process) changedRoots(c config.Trust) (keys []string, err error) {
 		}
 	}
 	return keys, nil
-}
-
-// WaitForManifest waits until the manifest of a plan exists. It returns nil for a plan without a manifest.
-func (p *Process) WaitForManifest(ctx context.Context, plan Plan) (m *policy.Manifest, strict *policy.Strict,
-	err error) {
-	err = p.WaitFor(ctx, "the manifest", []string{plan.Manifest}, func() (err error) {
-		m, strict, err = readManifest(plan)
-		return err
-	})
-	return m, strict, err
 }
 
 func readManifest(plan Plan) (*policy.Manifest, *policy.Strict, error) {
