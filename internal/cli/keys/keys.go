@@ -32,8 +32,7 @@ func fromFlag(c *cobra.Command, from *[]string, or string) {
 
 // fromOrDirFlag is fromFlag for a command to which --dir or a context names all processes.
 func fromOrDirFlag(c *cobra.Command, from *[]string, or string) {
-	cli.FromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
-	cli.FromContext(c, "from", (*config.Context).All)
+	cli.Default(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() }, (*config.Context).All)
 	fromFlag(c, from, or)
 }
 
