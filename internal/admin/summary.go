@@ -76,7 +76,7 @@ func (s *Server) summary(r *http.Request) (Summary, error) {
 	selection.Bare, selection.Keys = true, false
 	selection.Limit = MaxSummary + 1
 	var all []ledger.Record
-	for record, err := range selection.Records(r.Context(), s.Ledger) {
+	for record, err := range Select(r.Context(), s.Ledger, selection) {
 		if err != nil {
 			return Summary{}, err
 		}

@@ -24,7 +24,7 @@ const (
 
 // filter selects calls. A page's URL has all of it.
 type filter struct {
-	admin.Selection
+	ledger.Query
 	Since, Until      string // as they were written
 	Code, Host, Agent string
 }
@@ -40,7 +40,7 @@ func (s *Server) filter(v url.Values) (f filter, err error) {
 		}
 	}
 	if err == nil {
-		err = f.Check()
+		err = admin.CheckQuery(f.Query)
 	}
 	return f, err
 }

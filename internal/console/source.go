@@ -46,7 +46,7 @@ func (s *Server) records(ctx context.Context, q ledger.Query, limit int) (all []
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	q.Bare, q.Limit = true, limit
-	for r, err := range admin.Records(ctx, s.Admin, admin.Selection{Query: q}) {
+	for r, err := range admin.Records(ctx, s.Admin, q) {
 		if err != nil {
 			return nil, err
 		}

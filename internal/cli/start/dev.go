@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/configs"
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/config"
@@ -184,5 +183,5 @@ func showCalls(ctx context.Context, at string, w io.Writer) error {
 			return records.PrintCall(w, r, colour)
 		}
 	}
-	return records.Follow(ctx, at, admin.Selection{}, 0, show, func() {})
+	return records.Follow(ctx, at, ledger.Query{}, 0, show, func() {})
 }
