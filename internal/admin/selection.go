@@ -101,7 +101,6 @@ func values(q ledger.Query) url.Values {
 	return v
 }
 
-// parseSelection reads a query for records.
 func parseSelection(v url.Values) (q ledger.Query, err error) {
 	if err := parseQuery(v, parameters(&q)); err != nil {
 		return q, err

@@ -13,7 +13,6 @@ import (
 // MaxSummary bounds the calls that a [Summary] counts: it must cost the same however long the record is.
 const MaxSummary = 500
 
-// spans is the number of intervals of a summary.
 const spans = 60
 
 // Summary counts the newest calls of a selection.

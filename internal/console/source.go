@@ -22,7 +22,6 @@ type told[A any] struct {
 	Err string
 }
 
-// ask asks the process at an endpoint.
 func ask[A any](ctx context.Context, at, path string) (a told[A]) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -32,7 +31,6 @@ func ask[A any](ctx context.Context, at, path string) (a told[A]) {
 	return a
 }
 
-// together runs questions at the same time.
 func together(questions ...func()) {
 	var group errgroup.Group
 	for _, q := range questions {

@@ -120,7 +120,6 @@ func addresses(all []string) (out []*string) {
 	return out
 }
 
-// running asks the console at a socket for a URL, if one runs there.
 func running(ctx context.Context, socket string) (login string, ok bool) {
 	var answer console.Login
 	ctx, cancel := context.WithTimeout(ctx, time.Second*10)

@@ -63,7 +63,6 @@ colours off.`,
 	return c
 }
 
-// withFreePorts returns configuration files with free ports in place of their own.
 func withFreePorts(files map[string][]byte) (map[string][]byte, error) {
 	files = maps.Clone(files)
 	for own, name := range map[string]string{"127.0.0.1:8181": devstack.SidecarFile,

@@ -147,7 +147,6 @@ func (r *running[C]) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// port is an open address with its handler and limits.
 type port struct {
 	net.Listener
 	serves func(endpoint http.Handler) http.Handler

@@ -34,7 +34,6 @@ type credentials struct {
 	certificates map[string]*credential.Certificate
 }
 
-// makeCredentials makes the credentials of the rules.
 func (p *sidecar) makeCredentials(c *config.Sidecar) (all credentials, err error) {
 	all = credentials{make(map[string]*credential.Credential), make(map[string]func(context.Context) error),
 		make(map[string]credential.Source), make(map[string]*vault.Secret), make(map[string]*credential.Certificate)}

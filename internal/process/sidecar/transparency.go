@@ -34,7 +34,6 @@ import (
 // LogRole is the role of the transparency log's key. The key needs no custody certificate: a policy names it.
 const LogRole = "transparency_log"
 
-// transparency is the sidecar's transparency log.
 type transparency struct {
 	c        *config.TransparencyLog
 	key      custody.Key // nil if it is in a file
@@ -237,7 +236,6 @@ func (t *transparency) ready(ctx context.Context) error {
 	return t.running.Load().Check(ctx)
 }
 
-// status describes the log to operators.
 func (t *transparency) status(ctx context.Context) (*admin.TransparencyLog, error) {
 	s, err := t.running.Load().Status(ctx)
 	if err != nil {
@@ -255,7 +253,6 @@ func (t *transparency) status(ctx context.Context) (*admin.TransparencyLog, erro
 // closeLogTimeout bounds the last entries and the last checkpoint of a process.
 const closeLogTimeout = 5 * time.Second
 
-// close logs the end of the open sessions.
 func (t *transparency) close(open []*session.Session) {
 	log := t.running.Load()
 	if log == nil {
