@@ -94,19 +94,13 @@ func LogKeys(ctx context.Context, c *config.Sidecar, key custody.Key) (all []tra
 }
 
 func (p *sidecar) openLedger(ctx context.Context) (err error) {
-	t := p.transparency
-	logged, ended := func() {}, func() {}
-	if t != nil {
-		logged = t.logged
-	}
 	if err := p.addExporter(); err != nil {
 		return err
 	}
-	if p.exporter != nil {
-		ended = p.exporter.Wake
-	}
+	t := p.transparency
 	var s store
-	if p.ledger, s, err = openLedger(ctx, p.config, logged, ended, p.Log); err != nil {
+	// openStore drops the callback of a part that the configuration does not have: t and p.exporter may be nil.
+	if p.ledger, s, err = openLedger(ctx, p.config, t.logged, p.exporter.Wake, p.Log); err != nil {
 		return err
 	}
 	if p.exports = s; t != nil {
