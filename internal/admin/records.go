@@ -128,14 +128,13 @@ func (s *Server) listRecords(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Refuse a bad cursor before the answer begins.
-	for _, err := range (Selection{Query: ledger.Query{Cursor: selection.Cursor, Limit: 1}}).Records(r.Context(),
-		s.Ledger) {
+	for _, err := range Select(r.Context(), s.Ledger, ledger.Query{Cursor: selection.Cursor, Limit: 1}) {
 		if err != nil {
 			problem.Write(w, err)
 			return
 		}
 	}
-	if err := writeList(w, selection.Records(r.Context(), s.Ledger)); err != nil {
+	if err := writeList(w, Select(r.Context(), s.Ledger, selection)); err != nil {
 		if r.Context().Err() == nil {
 			s.Log.Warn("a list of records broke off", zap.Error(err))
 		}

@@ -15,20 +15,17 @@ import (
 	"github.com/actionproof/mediator/proxy"
 )
 
-// Selection is an operator's selection of records. Empty fields select all.
-type Selection struct{ ledger.Query }
-
 // Source is a ledger, or a copy of one.
 type Source interface {
 	Records(ctx context.Context, q ledger.Query) iter.Seq2[ledger.Record, error]
 }
 
-// Records yields the selected records of a ledger: see [ledger.Store].
-func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Record, error] {
+// Select yields the selected records of a ledger: see [ledger.Store].
+func Select(ctx context.Context, from Source, q ledger.Query) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
-		for r, err := range from.Records(ctx, s.Query) {
+		for r, err := range from.Records(ctx, q) {
 			if errors.Is(err, ledger.ErrNotFound) {
-				err = refusal.New("not_found", "the cursor %.80q is not the id of a kept record", s.Cursor)
+				err = refusal.New("not_found", "the cursor %.80q is not the id of a kept record", q.Cursor)
 			}
 			if !yield(r, err) || err != nil {
 				return
@@ -37,49 +34,49 @@ func (s Selection) Records(ctx context.Context, from Source) iter.Seq2[ledger.Re
 	}
 }
 
-// Check refuses a selection that no record can match, such as one with a misspelt state: an empty list would mislead.
-func (s Selection) Check() error {
+// CheckQuery refuses a query that no record can match, such as one with a misspelt state: an empty list would mislead.
+func CheckQuery(q ledger.Query) error {
 	switch {
-	case s.Limit < 0:
-		return refusal.New("query_malformed", "the limit %d must not be negative", s.Limit)
-	case s.State != "" && !slices.Contains(ledger.States[:], s.State):
-		return refusal.New("query_malformed", "%.40q is not a state of records; the states are %s", s.State,
+	case q.Limit < 0:
+		return refusal.New("query_malformed", "the limit %d must not be negative", q.Limit)
+	case q.State != "" && !slices.Contains(ledger.States[:], q.State):
+		return refusal.New("query_malformed", "%.40q is not a state of records; the states are %s", q.State,
 			JoinWords(ledger.States[:]))
-	case s.Flow != "" && !slices.Contains(proxy.Flows[:], s.Flow):
-		return refusal.New("query_malformed", "%.40q is not a flow of records; the flows are %s", s.Flow,
+	case q.Flow != "" && !slices.Contains(proxy.Flows[:], q.Flow):
+		return refusal.New("query_malformed", "%.40q is not a flow of records; the flows are %s", q.Flow,
 			JoinWords(proxy.Flows[:]))
-	case !s.Since.IsZero() && !s.Until.IsZero() && !s.Since.Before(s.Until):
+	case !q.Since.IsZero() && !q.Until.IsZero() && !q.Since.Before(q.Until):
 		return refusal.New("query_malformed", "the start of the selected time, %s, is not before its end, %s",
-			s.Since.UTC().Format(time.RFC3339), s.Until.UTC().Format(time.RFC3339))
+			q.Since.UTC().Format(time.RFC3339), q.Until.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// Followed returns the part of a selection that selects ended calls. It refuses one with more than that.
-func (s Selection) Followed() (Selection, error) {
-	f := Selection{ledger.Query{Since: s.Since, State: s.State, Session: s.Session, Flow: s.Flow}}
-	if s != f || s.State == ledger.StateForwarding {
-		return f, refusal.New("query_malformed",
+// checkFollowed refuses a query that does not only select ended calls.
+func checkFollowed(q ledger.Query) error {
+	f := ledger.Query{Since: q.Since, State: q.State, Session: q.Session, Flow: q.Flow}
+	if q != f || q.State == ledger.StateForwarding {
+		return refusal.New("query_malformed",
 			"calls that are followed can be selected only by since, session, flow and a final state")
 	}
-	return f, nil
+	return nil
 }
 
-func (s Selection) selects(c ledger.Summary) bool {
-	return !c.Started.Before(s.Since) && (s.State == "" || c.State == s.State) &&
-		(s.Session == "" || c.Session == s.Session) && (s.Flow == "" || c.Flow == s.Flow)
+func selects(q ledger.Query, c ledger.Summary) bool {
+	return !c.Started.Before(q.Since) && (q.State == "" || c.State == q.State) &&
+		(q.Session == "" || c.Session == q.Session) && (q.Flow == "" || c.Flow == q.Flow)
 }
 
 // parameters are the parameters of a query for records, with the fields that they set.
-func (s *Selection) parameters() map[string]any {
-	return map[string]any{"since": &s.Since, "until": &s.Until, "limit": &s.Limit, "oldestFirst": &s.OldestFirst,
-		"state": (*string)(&s.State), "session": &s.Session, "flow": &s.Flow, "cursor": &s.Cursor, "key": &s.Key,
-		"keys": &s.Keys, "bare": &s.Bare}
+func parameters(q *ledger.Query) map[string]any {
+	return map[string]any{"since": &q.Since, "until": &q.Until, "limit": &q.Limit, "oldestFirst": &q.OldestFirst,
+		"state": (*string)(&q.State), "session": &q.Session, "flow": &q.Flow, "cursor": &q.Cursor, "key": &q.Key,
+		"keys": &q.Keys, "bare": &q.Bare}
 }
 
-func (s Selection) values() url.Values {
+func values(q ledger.Query) url.Values {
 	v := url.Values{}
-	for name, field := range s.parameters() {
+	for name, field := range parameters(&q) {
 		text := ""
 		switch is := field.(type) {
 		case *string:
@@ -104,12 +101,11 @@ func (s Selection) values() url.Values {
 	return v
 }
 
-// parseSelection reads a selection from a query.
-func parseSelection(v url.Values) (s Selection, err error) {
-	if err := parseQuery(v, s.parameters()); err != nil {
-		return s, err
+func parseSelection(v url.Values) (q ledger.Query, err error) {
+	if err := parseQuery(v, parameters(&q)); err != nil {
+		return q, err
 	}
-	return s, s.Check()
+	return q, CheckQuery(q)
 }
 
 // parseQuery reads a query into the fields of its parameters. It refuses unknown names: ignoring them would answer

@@ -306,7 +306,6 @@ func (s *Server) openLearning(r *http.Request, ask SessionRequest, l *listener) 
 	return Session{Session: opened.ID, ProxyURL: s.serve(opened, l, ca), CA: opened.CAPEM}, nil
 }
 
-// begin observes the run of a launcher.
 func (s *Server) begin(r *http.Request, ask SessionRequest, name string, l *listener) *observe.Run {
 	if !ask.Launcher {
 		return nil

@@ -51,7 +51,7 @@ func writeList(w http.ResponseWriter, records iter.Seq2[ledger.Record, error]) e
 func (s *Server) followRecords(w http.ResponseWriter, r *http.Request) {
 	selection, err := parseSelection(r.URL.Query())
 	if err == nil {
-		selection, err = selection.Followed()
+		err = checkFollowed(selection)
 	}
 	if err != nil {
 		problem.Write(w, err)
@@ -76,7 +76,7 @@ func (s *Server) followRecords(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(out, "{\"missed\":%d}\n", missed)
 		}
 		for _, c := range calls {
-			if selection.selects(c) {
+			if selects(selection, c) {
 				fmt.Fprintf(out, "{\"call\":%s}\n", c.JSON)
 			}
 		}
@@ -98,10 +98,10 @@ func (p patient) Write(part []byte) (int, error) {
 
 // Records asks the sidecar at an endpoint for the selected records, and yields them as they come. An error is the last
 // item; without one the list is complete.
-func Records(ctx context.Context, at string, s Selection) iter.Seq2[ledger.Record, error] {
+func Records(ctx context.Context, at string, q ledger.Query) iter.Seq2[ledger.Record, error] {
 	return func(yield func(ledger.Record, error) bool) {
 		fail := func(err error) { yield(ledger.Record{}, err) }
-		resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts?"+s.values().Encode(), nil, nil)
+		resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts?"+values(q).Encode(), nil, nil)
 		if err != nil {
 			fail(err)
 			return
@@ -132,12 +132,11 @@ type EndedCall struct {
 
 // Ended reads the selected calls from the sidecar at an endpoint as they end. It calls begun once the sidecar has
 // started to send, and then each for every answer, until one of the two fails or ctx ends.
-func Ended(ctx context.Context, at string, s Selection, begun func() error, each func(EndedCall) error) error {
-	s, err := s.Followed()
-	if err != nil {
+func Ended(ctx context.Context, at string, q ledger.Query, begun func() error, each func(EndedCall) error) error {
+	if err := checkFollowed(q); err != nil {
 		return err
 	}
-	resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts/ended?"+s.values().Encode(), nil, nil)
+	resp, done, err := send(ctx, at, http.MethodGet, "/v1/posts/ended?"+values(q).Encode(), nil, nil)
 	if err != nil {
 		return err
 	}

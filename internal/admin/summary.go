@@ -13,7 +13,6 @@ import (
 // MaxSummary bounds the calls that a [Summary] counts: it must cost the same however long the record is.
 const MaxSummary = 500
 
-// spans is the number of intervals of a summary.
 const spans = 60
 
 // Summary counts the newest calls of a selection.
@@ -76,7 +75,7 @@ func (s *Server) summary(r *http.Request) (Summary, error) {
 	selection.Bare, selection.Keys = true, false
 	selection.Limit = MaxSummary + 1
 	var all []ledger.Record
-	for record, err := range selection.Records(r.Context(), s.Ledger) {
+	for record, err := range Select(r.Context(), s.Ledger, selection) {
 		if err != nil {
 			return Summary{}, err
 		}

@@ -27,8 +27,7 @@ const Endpoint = "unix:PATH or https://HOST:PORT,FILE"
 func AdminFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "admin", "unix:/run/mediator/admin.sock",
 		"the sidecar's admin endpoint, "+Endpoint+"; overrides "+AdminVariable)
-	FromDir(c, "admin", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
-	FromContext(c, "admin", func(of *config.Context) []string { return of.Named(of.Admin) })
+	DefaultEndpoint(c, "admin", "serve", func(of *config.Context) string { return of.Admin })
 	Check(c, func(c *cobra.Command) error {
 		if named := os.Getenv(AdminVariable); named != "" && !c.Flags().Changed("admin") && !c.Flags().Changed("dir") {
 			*at = named
@@ -50,45 +49,39 @@ func DirFlag(c *cobra.Command) {
 	c.Flags().Lookup("dir").Annotations = make(map[string][]string)
 }
 
-// FromDir adds --dir, the folder that supplies the named flag's values if the flag is left out.
-func FromDir(c *cobra.Command, flag string, values func(dir string) []string) {
+// Default adds --dir, and gives the named flag its values if the command line does not: those of the user's current
+// context, unless the command line has --dir, or else those of the folder. fromContext is nil if contexts have none.
+func Default(c *cobra.Command, flag string, fromDir func(dir string) []string,
+	fromContext func(*config.Context) []string) {
 	DirFlag(c)
 	f := c.Flags().Lookup("dir")
 	f.Annotations[dirAnnotation] = append(f.Annotations[dirAnnotation], flag)
 	Check(c, func(c *cobra.Command) error {
-		dir, f := Dir(c), c.Flags().Lookup(flag)
-		if dir == "" || f.Changed {
+		f, values := c.Flags().Lookup(flag), []string(nil)
+		if f.Changed {
 			return nil
 		}
-		for _, value := range values(dir) {
-			if err := f.Value.Set(value); err != nil {
+		if dir := Dir(c); dir != "" {
+			values = fromDir(dir)
+		}
+		if fromContext != nil && !c.Flags().Changed("dir") {
+			context, err := config.CurrentContext()
+			if err != nil {
 				return err
 			}
+			if context != nil {
+				if values = fromContext(context); len(values) == 0 {
+					return Usagef("the context %s does not name the process: give --%s", context.Name, flag)
+				}
+			}
 		}
-		return nil
-	})
-}
-
-// FromContext gives the named flag the values of the user's current context, if there is one, unless the command line
-// has the flag or --dir. It follows [FromDir].
-func FromContext(c *cobra.Command, flag string, values func(*config.Context) []string) {
-	Check(c, func(c *cobra.Command) error {
-		f := c.Flags().Lookup(flag)
-		if f.Changed || c.Flags().Changed("dir") {
+		if len(values) == 0 {
 			return nil
 		}
-		context, err := config.CurrentContext()
-		if context == nil || err != nil {
-			return err
-		}
-		of := values(context)
-		if len(of) == 0 {
-			return Usagef("the context %s does not name the process: give --%s", context.Name, flag)
-		}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
-			return list.Replace(of)
+			return list.Replace(values)
 		}
-		return f.Value.Set(of[0])
+		return f.Value.Set(values[0])
 	})
 }
 
@@ -121,9 +114,15 @@ func found() string {
 	return ""
 }
 
-// FileFromDir is [FromDir] for a flag that names a file in the folder.
+// DefaultEndpoint is [Default] for a flag that names the endpoint of a process.
+func DefaultEndpoint(c *cobra.Command, flag, process string, in func(*config.Context) string) {
+	Default(c, flag, func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket(process)} },
+		func(of *config.Context) []string { return of.Named(in(of)) })
+}
+
+// FileFromDir is [Default] for a flag that names a file in the folder.
 func FileFromDir(c *cobra.Command, flag, name string) {
-	FromDir(c, flag, func(dir string) []string { return []string{filepath.Join(dir, name)} })
+	Default(c, flag, func(dir string) []string { return []string{filepath.Join(dir, name)} }, nil)
 }
 
 // StackFileFlag adds --config, a configuration file, and --dir, the folder of a mediator dev that has the file under

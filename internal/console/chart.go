@@ -79,7 +79,6 @@ func callsOverTime(s admin.Summary) chart {
 
 const stepRow = 22 // the height of a row of steps
 
-// stepTimes draws the median and the 95th percentile of each step.
 func stepTimes(steps []admin.Latency) chart {
 	c := chart{Width: full, Height: stepRow*len(steps) + 4, About: "the median and the 95th percentile of each step"}
 	longest := int64(1)

@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// closest is the rule that is closest to a refused call.
 type closest struct {
 	Rule    own.Rule
 	Differs []string // what a call that the rule allows would have; empty if the rule allows the call itself
@@ -82,7 +81,6 @@ func orNone(names []string) string {
 	return "none"
 }
 
-// covers reports whether a rule's path covers a call's.
 func covers(pattern, path string) bool {
 	at := match.Match{Scheme: "https", Host: "host.test", Port: 443, Path: pattern, Methods: []string{"GET"}}
 	rules, err := match.New([]*match.Rule{{Name: "rule", Match: at}})

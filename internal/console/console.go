@@ -175,7 +175,6 @@ func (s *Server) show(page page) http.HandlerFunc {
 	}
 }
 
-// fail shows an error as a page.
 func fail(w http.ResponseWriter, err error) {
 	d := problem.DetailsOf(err)
 	view{"error", d.Title, d}.write(w, d.Status)

@@ -24,7 +24,7 @@ const (
 
 // filter selects calls. A page's URL has all of it.
 type filter struct {
-	admin.Selection
+	ledger.Query
 	Since, Until      string // as they were written
 	Code, Host, Agent string
 }
@@ -40,7 +40,7 @@ func (s *Server) filter(v url.Values) (f filter, err error) {
 		}
 	}
 	if err == nil {
-		err = f.Check()
+		err = admin.CheckQuery(f.Query)
 	}
 	return f, err
 }
@@ -62,14 +62,12 @@ func (f filter) link(cursor string) string {
 // Permalink is the page as it is, without its place in the list.
 func (f filter) Permalink() string { return f.link("") }
 
-// row is a call on the feed.
 type row struct {
 	ledger.Record
 	Place string // tells the row from others of the same call on the page
 	Why   *why   // nil unless the call was refused or failed
 }
 
-// why explains a refusal.
 type why struct {
 	Title, Remedy string
 	Closest       *closest

@@ -11,6 +11,7 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/process/endpoint"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // newsPeriod is the least time between two pieces of news for a page, which then asks for itself again.
@@ -31,7 +32,7 @@ type live struct {
 func endedAt(endpoint string) func(context.Context, func() error) error {
 	return func(ctx context.Context, begun func() error) error {
 		ended := errors.New("a call has ended")
-		err := admin.Ended(ctx, endpoint, admin.Selection{}, begun, func(admin.EndedCall) error { return ended })
+		err := admin.Ended(ctx, endpoint, ledger.Query{}, begun, func(admin.EndedCall) error { return ended })
 		if errors.Is(err, ended) {
 			return nil
 		}

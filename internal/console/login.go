@@ -86,7 +86,6 @@ func (l *logins) exchange(code string, now time.Time) (session string, ok bool) 
 	return l.sessions.make(ticket{everything, now.Add(sessionLife)}, now), true
 }
 
-// begin returns the name of a new session.
 func (l *logins) begin(new ticket, now time.Time) (session string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,7 +109,6 @@ func (s *Server) LoginURL() string {
 	return s.URL.JoinPath("login").String() + "?" + url.Values{"code": {s.logins.code(s.Now())}}.Encode()
 }
 
-// cookie returns the name of the session's cookie.
 func (s *Server) cookie() string { return s.prefix() + "console" }
 
 // prefix makes browsers refuse a cookie without TLS, or from another host of the domain.
@@ -131,7 +129,6 @@ func (s *Server) setCookie(w http.ResponseWriter, name, value string, life time.
 		Secure: s.URL.Scheme == "https", MaxAge: seconds})
 }
 
-// loginPage offers the ways to log in.
 type loginPage struct {
 	Code   string
 	Issuer string // of the OpenID provider; empty if there is none

@@ -116,7 +116,6 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 
 func (s *Server) attemptCookie() string { return s.prefix() + "console-login" }
 
-// askProvider sends the browser to the provider.
 func (s *Server) askProvider(w http.ResponseWriter, r *http.Request) {
 	client, _, err := s.provider.client(oidc.ClientContext(r.Context(), s.provider.http))
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -15,7 +14,8 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/confine"
-	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/observe"
+	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -111,12 +111,7 @@ func listenLoopback(listen string) (all []net.Listener, err error) {
 
 // confined returns what the process keeps: the files that verify and connect, and connections to the processes.
 func (s *Server) confined(socket string, reads []string) (confine.Limits, error) {
-	l := confine.Limits{Syscalls: confine.ServiceSyscalls(), Landlock: confine.BestEffort}
-	add := func(use confine.Use, path string) {
-		if abs, err := filepath.Abs(path); err == nil {
-			l.Files = append(l.Files, confine.File{Path: abs, Use: use})
-		}
-	}
+	plan := daemon.Plan{Endpoint: config.Endpoint{Unix: socket}}
 	reads = append([]string{s.Trust.Registry, s.Trust.Auditor, s.Trust.Bundle}, reads...)
 	for _, at := range append([]string{s.Admin, s.Node}, s.Processes...) {
 		peer, file, _ := config.SplitEndpoint(at)
@@ -125,27 +120,20 @@ func (s *Server) confined(socket string, reads []string) (confine.Limits, error)
 		}
 		c, err := config.Load[config.Client](file)
 		if err != nil {
-			return l, err
+			return confine.Limits{}, err
 		}
 		reads = append(reads, file, c.Certificate, c.Key, c.TokenFile, c.Authorities)
-		l.AnyConnect = true
+		plan.Confine.AnyPort = true
 	}
 	if t := s.Team; t != nil {
 		reads = append(reads, t.TLSCertificate, t.TLSKey, t.SecretFile)
-		l.AnyConnect = true
+		plan.Confine.AnyPort = true
 	}
+	var named []observe.Path
 	for _, path := range reads {
-		if path == "" {
-			continue
-		}
-		for _, folder := range files.Folders(path) { // the history is beside it, and another file can take its place
-			add(confine.Read, folder)
+		if path != "" {
+			named = append(named, observe.Path{Name: path})
 		}
 	}
-	for _, path := range []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ssl",
-		"/usr/share/zoneinfo", "/proc/self"} {
-		add(confine.Read, path)
-	}
-	add(confine.Listen, filepath.Dir(socket))
-	return l, nil
+	return plan.Limits(named)
 }

@@ -43,8 +43,7 @@ type sessionPage struct {
 func (s *Server) session(r *http.Request) (view, error) {
 	from := cmp.Or(number(r.URL.Query().Get("from")), 1)
 	p := sessionPage{ID: r.PathValue("id")}
-	found, older, err := s.list(r.Context(), filter{Selection: admin.Selection{Query: ledger.Query{Session: p.ID}}},
-		rows)
+	found, older, err := s.list(r.Context(), filter{Query: ledger.Query{Session: p.ID}}, rows)
 	if err != nil {
 		return view{}, err
 	}

@@ -22,7 +22,6 @@ type told[A any] struct {
 	Err string
 }
 
-// ask asks the process at an endpoint.
 func ask[A any](ctx context.Context, at, path string) (a told[A]) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -32,7 +31,6 @@ func ask[A any](ctx context.Context, at, path string) (a told[A]) {
 	return a
 }
 
-// together runs questions at the same time.
 func together(questions ...func()) {
 	var group errgroup.Group
 	for _, q := range questions {
@@ -46,7 +44,7 @@ func (s *Server) records(ctx context.Context, q ledger.Query, limit int) (all []
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	q.Bare, q.Limit = true, limit
-	for r, err := range admin.Records(ctx, s.Admin, admin.Selection{Query: q}) {
+	for r, err := range admin.Records(ctx, s.Admin, q) {
 		if err != nil {
 			return nil, err
 		}

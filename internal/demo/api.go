@@ -2,9 +2,10 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -16,12 +17,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/gate"
-	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/demo/agent"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/devstack"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/process/endpoint"
-	"github.com/actionproof/mediator/internal/process/sidecar"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
@@ -90,32 +90,29 @@ func (a *api) seen() []seenPost {
 // newAPIGate makes what an API's owner adds: the pinned roots, the manifest, a secret and a durable ledger.
 func newAPIGate(ctx context.Context, dir string) (_ *gate.Server, closeLedger func() error, err error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
-	_, strict, err := deployed.ReadAuditedManifest(in(devstack.ManifestFile))
+	manifest, err := deployed.ReadManifest(in(devstack.ManifestFile))
 	if err != nil {
 		return nil, nil, err
 	}
-	trust := config.Trust{
+	text, err := manifest.Canonical()
+	if err != nil {
+		return nil, nil, err
+	}
+	of := gate.Files{
 		Registry: in(devstack.RegistryFile), Auditor: in(devstack.AuditorFile), Bundle: in(devstack.BundleFile),
+		Manifest: in("state/manifest.json"), Secret: in("secrets/aware-api"), Name: "aware-api",
 	}
-	v, _, err := deployed.OfflineVerifier(trust.Registry, trust.Auditor, trust.Bundle, strict, time.Now)
-	if err != nil {
-		return nil, nil, err
-	}
-	secret, err := sidecar.GateSecret("")
-	if err != nil {
-		return nil, nil, err
-	}
-	g, err := sidecar.NewGate(config.Gate{Issuer: "aware-api"}, secret, v, strict)
-	if err != nil {
+	if err := errors.Join(files.WriteAbsent(of.Manifest, []byte(text)),
+		files.WriteAbsent(of.Secret, []byte(rand.Text()+rand.Text()))); err != nil {
 		return nil, nil, err
 	}
 	record, err := sqlite.Open(ctx, in("state/api.db"), sqlite.Options{Now: time.Now})
 	if err != nil {
 		return nil, nil, err
 	}
-	server, err := gate.NewServer(g, record.Consume)
+	server, err := gate.FromFiles(ctx, of, record.Consume)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w (%w)", err, record.Close())
+		return nil, nil, errors.Join(err, record.Close())
 	}
 	return server, record.Close, nil
 }

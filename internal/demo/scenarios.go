@@ -280,7 +280,7 @@ func (d *Demo) didThink(ctx context.Context, r trial.Answer) (did string, err er
 }
 
 func (d *Demo) did(ctx context.Context, session string) (all string, err error) {
-	query := admin.Selection{Query: ledger.Query{Session: session, OldestFirst: true}}
+	query := ledger.Query{Session: session, OldestFirst: true}
 	for r, err := range admin.Records(ctx, d.own.Stack.Admin(), query) {
 		switch {
 		case err != nil:

@@ -171,10 +171,6 @@ func (s *Stack) WriteTrust(ctx context.Context, manifest *policy.Manifest, regis
 			return nil, err
 		}
 	}
-	certificate, err := s.CertifyManifest(ctx, manifest)
-	if err != nil {
-		return nil, err
-	}
 	signers := manifest.SignerCertificatePolicy
 	o := signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0],
 		Lifetime: certificateLifetime, Now: time.Now}
@@ -183,22 +179,24 @@ func (s *Stack) WriteTrust(ctx context.Context, manifest *policy.Manifest, regis
 		return nil, err
 	}
 	// Last: the processes wait for it, and need all the rest.
-	err = keyring.PutDeployment(r.Bundle, certificate, manifest)
-	return r, err
+	return r, s.CertifyManifest(ctx, manifest, r.Bundle)
 }
 
 const certificateLifetime = 24 * time.Hour
 
-// CertifyManifest returns the auditor's certificate for a manifest that audits clean.
-func (s *Stack) CertifyManifest(ctx context.Context, manifest *policy.Manifest) (string, error) {
+// CertifyManifest puts the auditor's certificate for a manifest that audits clean into a trust bundle.
+func (s *Stack) CertifyManifest(ctx context.Context, manifest *policy.Manifest, bundle string) error {
 	p := manifest.DeploymentCertificatePolicy
 	if len(p.AllowedIssuers) == 0 || len(p.AllowedAudiences) == 0 {
-		return "", errors.New("the manifest allows no issuer or no audience of a deployment certificate")
+		return errors.New("the manifest allows no issuer or no audience of a deployment certificate")
 	}
-	token, _, err := keyring.CertifyDeployment(ctx, s.Auditor, manifest, signer.Options{
+	certificate, _, err := keyring.CertifyDeployment(ctx, s.Auditor, manifest, signer.Options{
 		Issuer: p.AllowedIssuers[0], Audience: p.AllowedAudiences[0], Lifetime: certificateLifetime, Now: time.Now,
 	})
-	return token, err
+	if err != nil {
+		return err
+	}
+	return keyring.PutDeployment(bundle, certificate, manifest)
 }
 
 // Reload plays the security team after edits: it pins and certifies the files, then reloads the processes, the control
@@ -211,11 +209,7 @@ func (s *Stack) Reload(ctx context.Context) (daemon.ConfigStatus, error) {
 	if err != nil {
 		return daemon.ConfigStatus{}, err
 	}
-	certificate, err := s.CertifyManifest(ctx, manifest)
-	if err != nil {
-		return daemon.ConfigStatus{}, err
-	}
-	if err := keyring.PutDeployment(s.bundle(), certificate, manifest); err != nil {
+	if err := s.CertifyManifest(ctx, manifest, s.bundle()); err != nil {
 		return daemon.ConfigStatus{}, err
 	}
 	var now daemon.ConfigStatus

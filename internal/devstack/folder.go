@@ -73,8 +73,12 @@ func Prepare(dir string, content map[string][]byte) error {
 			return err
 		}
 	}
+	return MakeWebhookSecret(filepath.Join(dir, "secrets", "webhook"))
+}
+
+// MakeWebhookSecret writes a new secret for webhooks, unless the file is there.
+func MakeWebhookSecret(path string) error {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails; see evidence.NewID
-	return files.WriteAbsent(filepath.Join(dir, "secrets", "webhook"),
-		[]byte("whsec_"+base64.StdEncoding.EncodeToString(secret)))
+	return files.WriteAbsent(path, []byte("whsec_"+base64.StdEncoding.EncodeToString(secret)))
 }

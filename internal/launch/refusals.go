@@ -23,7 +23,7 @@ func (o Options) tellRefusals(ctx context.Context, session string) {
 	type refused struct{ code, call string }
 	counts, reasons := make(map[refused]int), make(map[refused]string)
 	all := 0
-	of := admin.Selection{Query: ledger.Query{Session: session, State: ledger.StateRefused, Limit: maxRefused}}
+	of := ledger.Query{Session: session, State: ledger.StateRefused, Limit: maxRefused}
 	for r, err := range admin.Records(ctx, o.Admin, of) {
 		if err != nil {
 			o.warn("the session's refusals could not be read: %v", err)

@@ -3,8 +3,6 @@ package setup
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -174,9 +172,7 @@ func (s Setup) configure(_ context.Context, a Answers) error {
 			if file = s.in(file); isThere(file) {
 				continue
 			}
-			secret := make([]byte, 32)
-			_, _ = rand.Read(secret) // never fails; see evidence.NewID
-			if err := files.WriteAbsent(file, []byte("whsec_"+base64.StdEncoding.EncodeToString(secret))); err != nil {
+			if err := devstack.MakeWebhookSecret(file); err != nil {
 				return err
 			}
 			s.did(file, "made; give it to the sender of the events")
@@ -329,12 +325,8 @@ func (s Setup) certify(ctx context.Context, _ Answers) error {
 		evidence.PurposeDeploymentCertificate); err != nil {
 		return err
 	}
-	certificate, err := stack.CertifyManifest(ctx, manifest)
-	if err != nil {
-		return err
-	}
 	bundle := s.in(trust, devstack.BundleFile)
-	if err := keyring.PutDeployment(bundle, certificate, manifest); err != nil {
+	if err := stack.CertifyManifest(ctx, manifest, bundle); err != nil {
 		return err
 	}
 	s.did(bundle, "certifies the deployment %s", manifest.DeploymentID)

@@ -52,7 +52,6 @@ func (e *edit) end(from string) {
 	e.replace(from+after, "")
 }
 
-// text returns the configuration file of this name.
 func (s Setup) text(name string, a Answers) ([]byte, error) {
 	e := edit{text: strings.ReplaceAll(string(configs.Examples[name]), "/etc/mediator/", "")}
 	if name == "manifest.yaml" || name == "policy.yaml" {
@@ -111,7 +110,6 @@ func (s Setup) users(a Answers) (sidecar, registry uint32, agent string, err err
 	return found[0].UID, found[1].UID, agent, nil
 }
 
-// rules adds the presets to a sidecar's configuration.
 func (s Setup) rules(file []byte, a Answers) ([]byte, error) {
 	has := func(secret string) bool {
 		_, err := os.Stat(filepath.Join(s.Dir, secret))

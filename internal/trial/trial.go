@@ -23,14 +23,11 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/configs"
-	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/freeport"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/reputation/accrual"
 )
 
 // Deployment is a deployment in one folder, in front of two APIs that its user serves.
@@ -68,21 +65,6 @@ const Token = "demo-token-that-only-the-mediator-has"
 
 // MaxAge is the greatest age of events: enough for a slow machine, and short enough to wait for.
 const MaxAge = 20 * time.Second
-
-// Rules are a sample of rules, for one post and for reads.
-const Rules = `
-actions:
-  - name: post-plain
-    match: {url: "https://PLAIN/posts", methods: [POST]}
-    subject: agent:worker-1
-    action: create_post
-    credential: {prefix: "Bearer ", file: secrets/api-token}
-egress:
-  - name: read-plain
-    match: {url: "https://PLAIN/**", methods: [GET]}
-upstreams:
-  - {host: "PLAIN", address: 127.0.0.1, networks: [127.0.0.0/8], ca: api-ca.pem}
-`
 
 // User returns the user of the agents, a number that Debian and systemd leave free. Each process has another one: to a
 // deployment, other processes of its agents' user are strangers.
@@ -243,14 +225,4 @@ func LastAnswer(cmd *exec.Cmd) (answer Answer, err error) {
 	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
 	err = json.Unmarshal([]byte(lines[len(lines)-1]), &answer)
 	return answer, err
-}
-
-// Agent returns the deployment's agent as the node knows it, once the processes have started.
-func (d *Deployment) Agent() (accrual.Agent, error) {
-	raw, err := os.ReadFile(filepath.Join(d.Dir, devstack.RegistryFile))
-	if err != nil {
-		return accrual.Agent{}, err
-	}
-	root, err := evidence.ParseRoot(raw, evidence.PurposeSignerCertificate)
-	return accrual.Agent{Owner: interaction.Owner(root.Public), Subject: "agent:worker-1"}, err
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/actionproof/mediator/gate"
 	"github.com/actionproof/mediator/httpsig"
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
@@ -22,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/process/registrar"
 	kept "github.com/actionproof/mediator/internal/registrar"
+	"github.com/actionproof/mediator/ledger"
 )
 
 // judgeFlags are the common flags of verify and posts export: they select records and the trust.
@@ -62,7 +62,7 @@ func (f *judgeFlags) addPins(c *cobra.Command) {
 	cli.FileFromDir(c, "earlier", devstack.EarlierFolder)
 }
 
-func (f *judgeFlags) selection(c *cobra.Command, from records.Source) (admin.Selection, archive.Archive, error) {
+func (f *judgeFlags) selection(c *cobra.Command, from records.Source) (ledger.Query, archive.Archive, error) {
 	s, err := f.selected.Parse(time.Now())
 	if err != nil {
 		return s, nil, err

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -61,7 +60,7 @@ type judging struct {
 	by      *verifier
 	archive archive.Archive
 	proofs  archive.ProofSource // nil without a log
-	period  admin.Selection     // in which the log may hold no other posts
+	period  ledger.Query        // in which the log may hold no other posts
 	unasked func() int          // counts the receipts that belong to no record; nil if each belongs to one
 
 	judge    *archive.Judge

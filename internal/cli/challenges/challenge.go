@@ -69,7 +69,6 @@ func (f *bindingFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.b.ContentHash, "content-hash", "", "the content's hash, as mediator hash-payload prints it")
 }
 
-// given reports whether any of the flags is set.
 func (f *bindingFlags) given() bool {
 	return slices.ContainsFunc([]string{"subject", "action", "resource", "content-hash"}, f.c.Flags().Changed)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/actionproof/mediator/custody/vault/bootstrap"
 	"github.com/actionproof/mediator/evidence"
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/vaultaudit"
@@ -107,7 +106,7 @@ func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison,
 		comparison.Found = func(d vaultaudit.Difference) error { return cli.WriteJSONLine(c.OutOrStdout(), d) }
 	}
 	summary, err := comparison.Run(c.Context(), logs,
-		record.Selected(c.Context(), admin.Selection{Query: comparison.Records()}))
+		record.Selected(c.Context(), comparison.Records()))
 	if err != nil {
 		return err
 	}

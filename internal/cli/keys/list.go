@@ -76,8 +76,7 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 				"FIRST POST", "LAST POST", "POSTS", "CUSTODY", "EXPORTABLE", "ISSUER", "PROCESS"), refused)
 		},
 	}
-	cli.FromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
-	cli.FromContext(c, "from", (*config.Context).All)
+	cli.Default(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() }, (*config.Context).All)
 	fromFlag(c, &from)
 	c.Flags().StringVar(&bundle, "bundle", "", "the trust bundle, to say what is certified, retired and revoked")
 	c.Flags().StringVar(&registry, "registry", "", "the public file of the key registry, which has signed the bundle")
@@ -86,8 +85,7 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 			"record")
 	cli.FileFromDir(c, "bundle", devstack.BundleFile)
 	cli.FileFromDir(c, "registry", devstack.RegistryFile)
-	cli.FromDir(c, "record", func(dir string) []string { return []string{devstack.New(dir).Admin()} })
-	cli.FromContext(c, "record", func(of *config.Context) []string { return of.Named(of.Admin) })
+	cli.DefaultEndpoint(c, "record", "serve", func(of *config.Context) string { return of.Admin })
 	cli.JSONFlag(c)
 	c.Flags().BoolVar(&publication, "publication", false, "print as JSON what keys certify asks the processes for")
 	c.Flags().BoolVar(&jwks, "jwks", false, "print the public keys alone, as a JWKS for verifiers")

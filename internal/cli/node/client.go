@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/wire"
 )
@@ -25,8 +24,7 @@ type address struct {
 
 func (n *address) flags(c *cobra.Command) {
 	c.Flags().StringVar(&n.at, "node", "unix:/run/mediator/reputation.sock", "the node, "+cli.Endpoint+", or https://HOST")
-	cli.FromDir(c, "node", func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("reputation")} })
-	cli.FromContext(c, "node", func(of *config.Context) []string { return of.Named(of.Reputation) })
+	cli.DefaultEndpoint(c, "node", "reputation", func(of *config.Context) string { return of.Reputation })
 	cli.CAFlag(c, &n.ca)
 }
 

@@ -111,7 +111,7 @@ func (l *learning) check(raw []byte) (*config.Sidecar, *rules.Rules, error) {
 }
 
 func (l *learning) read(c *cobra.Command, add func(ledger.Record) error) error {
-	var s admin.Selection
+	var s ledger.Query
 	var err error
 	if s.Since, err = admin.ParseTime(l.since, time.Now()); err != nil {
 		return cli.Usage(err)

@@ -27,7 +27,6 @@ type keyboard struct {
 	lines *bufio.Reader
 }
 
-// terminalOf returns the keyboard behind a command's input, if it is one.
 func terminalOf(in io.Reader) (*keyboard, bool) {
 	f, ok := in.(*os.File)
 	if !ok || !cli.IsTerminal(f) {

@@ -26,7 +26,6 @@ type replayed struct {
 	After  string `json:"after"`
 }
 
-// decision describes what rules decide about a call.
 func decision(rules *rules.Rules, r ledger.Record) (says string, judged bool) {
 	v, err := rules.Judge(r)
 	switch code := refusal.CodeOf(err); {

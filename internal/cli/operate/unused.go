@@ -26,7 +26,7 @@ func unused(ctx context.Context, c *config.Sidecar, now time.Time) (all []config
 	}
 	at, since := c.Admin.String(), now.Add(-unusedFor)
 	old := false
-	for _, err := range admin.Records(ctx, at, admin.Selection{Query: ledger.Query{Until: since, Limit: 1}}) {
+	for _, err := range admin.Records(ctx, at, ledger.Query{Until: since, Limit: 1}) {
 		old = err == nil
 	}
 	if !old {
@@ -36,7 +36,7 @@ func unused(ctx context.Context, c *config.Sidecar, now time.Time) (all []config
 	for key, r := range c.AllRules() {
 		keys[r.Name] = key
 	}
-	for r, err := range admin.Records(ctx, at, admin.Selection{Query: ledger.Query{Since: since}}) {
+	for r, err := range admin.Records(ctx, at, ledger.Query{Since: since}) {
 		if err != nil {
 			return nil
 		}

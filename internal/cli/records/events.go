@@ -6,7 +6,6 @@ import (
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -18,9 +17,7 @@ func Events() *cobra.Command {
 func triggerFlag(c *cobra.Command, at *string) {
 	c.Flags().StringVar(at, "trigger", "unix:/run/mediator/trigger.sock",
 		"the trigger service's internal endpoint, "+cli.Endpoint)
-	cli.FromDir(c, "trigger",
-		func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("trigger")} })
-	cli.FromContext(c, "trigger", func(of *config.Context) []string { return of.Named(of.Trigger) })
+	cli.DefaultEndpoint(c, "trigger", "trigger", func(of *config.Context) string { return of.Trigger })
 }
 
 func eventsList() *cobra.Command {

@@ -17,7 +17,7 @@ const maxTail = 200
 
 // Follow calls show with the newest records, at most tail, and then with each record when its call ends, until ctx
 // ends. Those have no evidence. It calls missed if the sidecar could not tell of some calls, because show is too slow.
-func Follow(ctx context.Context, at string, s admin.Selection, tail int, show func(ledger.Record) error,
+func Follow(ctx context.Context, at string, s ledger.Query, tail int, show func(ledger.Record) error,
 	missed func()) error {
 	shown := make(map[string]bool) // the tail: a call in it can end once more for the follower
 	err := admin.Ended(ctx, at, s, func() error {

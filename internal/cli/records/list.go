@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -81,7 +80,7 @@ evidence; with --json as lines of JSON.`,
 
 const tailOfList = 10
 
-func followPosts(c *cobra.Command, s admin.Selection, at string) error {
+func followPosts(c *cobra.Command, s ledger.Query, at string) error {
 	w := c.OutOrStdout()
 	colour := cli.Coloured(w)
 	show := func(r ledger.Record) error { return PrintCall(w, r, colour) }
@@ -99,7 +98,7 @@ func followPosts(c *cobra.Command, s admin.Selection, at string) error {
 }
 
 // listPosts prints the selected records. It asks for one more than the limit, to know whether it leaves any out.
-func listPosts(c *cobra.Command, s admin.Selection, from *Reader) error {
+func listPosts(c *cobra.Command, s ledger.Query, from *Reader) error {
 	table := newTable(c.OutOrStdout(), s.Keys)
 	add, end := table.Add, table.Flush
 	if cli.AsJSON(c) {

@@ -25,7 +25,7 @@ import (
 
 // SelectionFlags are the flags that select records.
 type SelectionFlags struct {
-	admin.Selection
+	ledger.Query
 	since, until, state string
 }
 
@@ -44,8 +44,8 @@ func (f *SelectionFlags) Add(c *cobra.Command) {
 }
 
 // Parse reads the flags.
-func (f *SelectionFlags) Parse(now time.Time) (s admin.Selection, err error) {
-	s = f.Selection
+func (f *SelectionFlags) Parse(now time.Time) (s ledger.Query, err error) {
+	s = f.Query
 	s.State = ledger.State(f.state)
 	for _, flag := range []struct {
 		text string
@@ -56,7 +56,7 @@ func (f *SelectionFlags) Parse(now time.Time) (s admin.Selection, err error) {
 		}
 	}
 	if err == nil {
-		err = s.Check()
+		err = admin.CheckQuery(s)
 	}
 	if err != nil {
 		return s, cli.Usage(err)
@@ -143,11 +143,11 @@ func (r *Reader) Close() error {
 }
 
 // Selected yields the selected records.
-func (r *Reader) Selected(ctx context.Context, s admin.Selection) iter.Seq2[ledger.Record, error] {
+func (r *Reader) Selected(ctx context.Context, s ledger.Query) iter.Seq2[ledger.Record, error] {
 	if r.ledger == nil {
 		return admin.Records(ctx, r.admin, s)
 	}
-	return s.Records(ctx, r.ledger)
+	return admin.Select(ctx, r.ledger, s)
 }
 
 // Receipts returns at most limit interaction receipts of a session, from a number on.

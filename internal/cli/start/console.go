@@ -89,16 +89,15 @@ one and ends.`,
 	cli.AdminFlag(c, &o.Admin)
 	c.Flags().StringArrayVar(&o.Processes, "from", nil,
 		"internal endpoint of a process whose keys are shown, "+cli.Endpoint+"; once for each process")
-	cli.FromDir(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() })
-	cli.FromContext(c, "from", (*config.Context).All)
+	cli.Default(c, "from", func(dir string) []string { return devstack.New(dir).Endpoints() }, (*config.Context).All)
 	c.Flags().StringVar(&o.Node, "node", "", "the node's internal endpoint, "+cli.Endpoint)
-	cli.FromDir(c, "node",
-		func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("reputation")} })
-	cli.FromContext(c, "node", func(of *config.Context) []string { return append(of.Named(of.Reputation), "")[:1] })
+	cli.Default(c, "node",
+		func(dir string) []string { return []string{"unix:" + devstack.New(dir).Socket("reputation")} },
+		func(of *config.Context) []string { return append(of.Named(of.Reputation), "")[:1] }) // it may have none
 	c.Flags().StringVar(&socket, "socket", "/run/mediator/console.sock",
 		"the console's unix socket, at which mediator console asks for a URL")
-	cli.FromDir(c, "socket", func(dir string) []string { return []string{devstack.New(dir).Socket("console")} })
-	cli.FromContext(c, "socket", contextSocket)
+	cli.Default(c, "socket", func(dir string) []string { return []string{devstack.New(dir).Socket("console")} },
+		contextSocket)
 	c.Flags().StringVar(&team, "config", "",
 		"a file with the groups of an OpenID provider that may log in, and the TLS certificate")
 	c.Flags().StringVar(&at, "url", "",
@@ -121,7 +120,6 @@ func addresses(all []string) (out []*string) {
 	return out
 }
 
-// running asks the console at a socket for a URL, if one runs there.
 func running(ctx context.Context, socket string) (login string, ok bool) {
 	var answer console.Login
 	ctx, cancel := context.WithTimeout(ctx, time.Second*10)

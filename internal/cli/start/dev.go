@@ -17,7 +17,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/actionproof/mediator/configs"
-	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/internal/config"
@@ -64,7 +63,6 @@ colours off.`,
 	return c
 }
 
-// withFreePorts returns configuration files with free ports in place of their own.
 func withFreePorts(files map[string][]byte) (map[string][]byte, error) {
 	files = maps.Clone(files)
 	for own, name := range map[string]string{"127.0.0.1:8181": devstack.SidecarFile,
@@ -184,5 +182,5 @@ func showCalls(ctx context.Context, at string, w io.Writer) error {
 			return records.PrintCall(w, r, colour)
 		}
 	}
-	return records.Follow(ctx, at, admin.Selection{}, 0, show, func() {})
+	return records.Follow(ctx, at, ledger.Query{}, 0, show, func() {})
 }

@@ -97,11 +97,7 @@ func (s stateCollector) trust(gauge func(*prometheus.Desc, float64, ...string),
 		gauge(bundleInfo, 1, "verify", verifying.bundle.Load().hash)
 		maxAge = verifying.Strict.Signers.MaxAge
 	}
-	f := s.p.certificates.Load()
-	if f == nil {
-		return
-	}
-	signing := f.followed.Load()
+	signing := s.p.signing.Load()
 	if signing == nil {
 		return
 	}

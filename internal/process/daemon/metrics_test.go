@@ -58,13 +58,10 @@ func TestMetricsOfTrust(t *testing.T) {
 	if len(values()) < 5 || values()["mediator_last_certification_seconds"] != 0 {
 		t.Errorf("before there is trust: %v", values())
 	}
-	check.Must(t, p.WaitForRoots(t.Context(), c))
-	s, err := p.WaitForTrust(t.Context(), c, k.Strict)
+	deployment, err := p.WaitForDeployment(t.Context(), daemon.Plan{Process: config.Process{Trust: c},
+		Manifest: f.Manifest, CheckManifest: func(*policy.Strict) error { return nil }})
 	check.Must(t, err)
-	p.Trust.Add(s)
-	if _, err := p.WaitForCertificates(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	p.Trust.Add(deployment.Trust)
 	maxAge := min(30*24*time.Hour, k.Strict.Signers.MaxAge)
 	for _, purpose := range gatetest.Roles {
 		want("mediator_custody_certificate_until_seconds "+k.Key(t, purpose).KeyID()+" "+purpose, now.Add(maxAge))
@@ -109,9 +106,10 @@ func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
 	plan := func(path string) daemon.Plan {
 		return daemon.Plan{Manifest: path, CheckManifest: func(*policy.Strict) error { return nil }}
 	}
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := p.WaitForManifest(t.Context(), plan(path))
+		_, err := p.WaitForDeployment(ctx, plan(path))
 		ended <- err
 	}()
 	await("it waits for the manifest (")
@@ -120,13 +118,12 @@ func TestReadyzSaysWhatItWaitsFor(t *testing.T) {
 	check.Must(t, err)
 	check.Must(t, os.WriteFile(path+".new", raw, 0o600))
 	check.Must(t, os.Rename(path+".new", path))
-	check.Must(t, <-ended)
-	await("it is starting or ending")
-	ctx, cancel := context.WithCancel(t.Context())
+	await("it waits for the pinned root keys (")
 	cancel()
-	if _, _, err := p.WaitForManifest(ctx, plan(path+".absent")); err == nil {
-		t.Error("it found a manifest that is not there")
+	if err := <-ended; err == nil {
+		t.Error("it found root keys that are not there")
 	}
+	await("it is starting or ending")
 }
 
 func TestReadyzSaysWhatCallersMeet(t *testing.T) {

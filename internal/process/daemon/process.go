@@ -6,8 +6,8 @@
 //	plan.go          the files and addresses that it uses; confinement.go leaves it no others; observer.go looks at them
 //	tls.go           its certificate, and who may ask it; exchange.go gets the certificate for a token
 //	roles.go         its signing keys
-//	trust.go         the manifest, and the trust bundle by which it verifies
-//	certificates.go  the trust bundle by which its keys sign
+//	trust.go         the manifest and the pinned root keys
+//	bundle.go        the trust bundle, by which it verifies and signs
 //	registration.go  asks the registrar, if there is one, for certificates of its keys and for the trust
 //	reload.go, ready.go, metrics.go  what operators ask of it
 package daemon
@@ -44,7 +44,7 @@ type Process struct {
 	Reloader *Reloader
 	Keys     keystore.Store
 	Roles    []Role                   // signing roles, each with one of the keys
-	Roots    []evidence.Root          // nil until WaitForRoots
+	Roots    []evidence.Root          // nil until its files are read
 	Observer atomic.Pointer[Observer] // of the current configuration
 	Confined *confine.Confined        // nil until Confine
 	Trust    trustFollowers           // empty in the trigger service and the node, which verify nothing by the bundle
@@ -59,9 +59,9 @@ type Process struct {
 	Address net.Addr    // the endpoint's TCP address; nil without one, and until it is open
 	Ready   atomic.Bool // the process does its work
 
-	follow       func(ctx context.Context)           // renews the Identity; nil without one
-	ready        Check                               // why its callers would be refused; nil until Mux
-	certificates atomic.Pointer[certificateFollower] // nil until WaitForCertificates
+	follow  func(ctx context.Context) // renews the Identity; nil without one
+	ready   Check                     // why its callers would be refused; nil until Mux
+	signing atomic.Pointer[bundle]    // by which the roles sign; nil until it certifies them
 	// what the process waits for before it is ready; nil if for nothing
 	waiting atomic.Pointer[string]
 }

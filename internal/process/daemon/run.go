@@ -17,7 +17,6 @@ import (
 	"github.com/actionproof/mediator/internal/logs"
 	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/tracing"
-	"github.com/actionproof/mediator/policy"
 )
 
 // A Service is the part of a process that differs from the other three. [Run] calls its methods in this order. A
@@ -47,10 +46,7 @@ type Configured[C any] struct {
 	Config   *C
 	Plan     Plan
 	Observer *Observer
-	// The following are nil for a process that reads no manifest.
-	Manifest *policy.Manifest
-	Strict   *policy.Strict
-	Trust    *TrustFollower
+	Deployment
 }
 
 func (c *Configured[C]) status() ConfigStatus {
@@ -151,7 +147,6 @@ func (r *running[C]) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// port is an open address with its handler and limits.
 type port struct {
 	net.Listener
 	serves func(endpoint http.Handler) http.Handler
@@ -202,23 +197,11 @@ func (r *running[C]) listen(plan Plan) (open []port, err error) {
 	return open, nil
 }
 
-// start waits for the files of the deployment: the manifest, the pinned keys, and a bundle with the certificates.
+// start starts the work that needs the files of the deployment, once they are there.
 func (r *running[C]) start(ctx context.Context, group *errgroup.Group) (err error) {
 	first, plan := r.first, r.first.Plan
-	if first.Manifest, first.Strict, err = r.WaitForManifest(ctx, plan); err != nil {
+	if first.Deployment, err = r.WaitForDeployment(ctx, plan); err != nil {
 		return err
-	}
-	if err := r.WaitForRoots(ctx, plan.Trust); err != nil {
-		return err
-	}
-	certified, err := r.WaitForCertificates(ctx, plan.Trust)
-	if err != nil {
-		return err
-	}
-	if first.Strict != nil {
-		if first.Trust, err = r.WaitForTrust(ctx, plan.Trust, first.Strict); err != nil {
-			return err
-		}
 	}
 	if err := r.service.Serve(ctx, group, first); err != nil {
 		return err
@@ -227,7 +210,7 @@ func (r *running[C]) start(ctx context.Context, group *errgroup.Group) (err erro
 	r.Ready.Store(true)
 	context.AfterFunc(ctx, func() { r.Ready.Store(false) })
 	r.Log.Info("ready", zap.String("configuration", first.status().Configuration))
-	certified.Watch(ctx) // the process has a trust by now that verifies what its keys sign
+	r.FollowBundle(ctx, plan.Trust) // the process has a trust by now that verifies what its keys sign
 	return nil
 }
 

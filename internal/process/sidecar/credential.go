@@ -34,10 +34,14 @@ type credentials struct {
 	certificates map[string]*credential.Certificate
 }
 
-// makeCredentials makes the credentials of the rules.
-func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
-	all := credentials{make(map[string]*credential.Credential), make(map[string]func(context.Context) error),
+func (p *sidecar) makeCredentials(c *config.Sidecar) (all credentials, err error) {
+	all = credentials{make(map[string]*credential.Credential), make(map[string]func(context.Context) error),
 		make(map[string]credential.Source), make(map[string]*vault.Secret), make(map[string]*credential.Certificate)}
+	if p.secrets == nil && usesVault(c) {
+		if p.secrets, err = keystore.Secrets(p.Keys, credentialRole); err != nil {
+			return all, err
+		}
+	}
 	for _, r := range c.AllRules() {
 		if r.Credential != nil {
 			form, err := r.Credential.Form()
@@ -53,10 +57,7 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (credentials, error) {
 			}
 		}
 		if r.ClientCertificate != nil {
-			source, err := p.certificate(all, r.Name, r.ClientCertificate)
-			if err != nil {
-				return all, err
-			}
+			source := p.certificate(all, r.Name, r.ClientCertificate)
 			all.certificates[r.Name] = credential.NewCertificate(r.Name, source, time.Now)
 		}
 	}
@@ -70,28 +71,25 @@ func (p *sidecar) source(all credentials, state, rule string, r *secrets.Credent
 	case r.Google != nil:
 		return p.token(all, *r.Google, func() credential.Source { return credential.Google(r.Google.Options(p)) }), nil
 	case r.Vault != nil:
-		source, err := p.inVault(all, rule, r)
+		source := p.inVault(all, rule, r)
 		all.inVault["the credential of the rule "+rule+" in Vault"] = reading(source)
-		return source, err
+		return source, nil
 	case r.GitHubApp != nil:
-		return p.githubApp(all, r.GitHubApp)
+		return p.githubApp(all, r.GitHubApp), nil
 	}
 	return credential.File(r.File, r.Parse())
 }
 
-func (p *sidecar) certificate(all credentials, rule string, r *secrets.ClientCertificate) (credential.Source, error) {
+func (p *sidecar) certificate(all credentials, rule string, r *secrets.ClientCertificate) credential.Source {
 	if r.Vault == nil {
 		certificate, key := r.Files()
-		return credential.CertificateFiles(certificate, key, time.Now), nil
-	}
-	if err := p.prepareVault(); err != nil {
-		return nil, err
+		return credential.CertificateFiles(certificate, key, time.Now)
 	}
 	source := p.token(all, *r.Vault, func() credential.Source {
 		return credential.VaultCertificate(p.secrets, r.Vault.Path, r.Vault.CommonName, time.Now)
 	})
 	all.inVault["the client certificate of the rule "+rule+" in Vault"] = reading(source)
-	return source, nil
+	return source
 }
 
 // reading returns a function that tries to read a source.
@@ -122,10 +120,7 @@ func (p *sidecar) RoundTrip(r *http.Request) (*http.Response, error) {
 	return p.current.Load().transport.RoundTrip(r)
 }
 
-func (p *sidecar) inVault(all credentials, rule string, r *secrets.Credential) (credential.Source, error) {
-	if err := p.prepareVault(); err != nil {
-		return nil, err
-	}
+func (p *sidecar) inVault(all credentials, rule string, r *secrets.Credential) credential.Source {
 	path := strings.ReplaceAll(r.Vault.Path, "{rule}", rule)
 	key := fmt.Sprintf("%s version %d", path, r.Vault.Version)
 	if now := p.current.Load(); all.secrets[key] == nil && now != nil {
@@ -136,24 +131,13 @@ func (p *sidecar) inVault(all credentials, rule string, r *secrets.Credential) (
 	if all.secrets[key] == nil {
 		all.secrets[key] = p.secrets.Secret(path, r.Vault.Version)
 	}
-	return credential.Vault(all.secrets[key], r.Vault.Fields(r)), nil
-}
-
-// prepareVault prepares Vault for credentials.
-func (p *sidecar) prepareVault() (err error) {
-	if p.secrets == nil {
-		p.secrets, err = keystore.Secrets(p.Keys, credentialRole)
-	}
-	return err
+	return credential.Vault(all.secrets[key], r.Vault.Fields(r))
 }
 
 // githubApp returns the source of tokens for a GitHub App, whose key may be in Vault.
-func (p *sidecar) githubApp(all credentials, g *secrets.GitHubApp) (credential.Source, error) {
+func (p *sidecar) githubApp(all credentials, g *secrets.GitHubApp) credential.Source {
 	var sign credential.Signer
 	if g.VaultKey != "" {
-		if err := p.prepareVault(); err != nil {
-			return nil, err
-		}
 		sign = func(ctx context.Context, message []byte) ([]byte, error) {
 			return p.secrets.SignRS256(ctx, g.VaultKey, message)
 		}
@@ -162,7 +146,7 @@ func (p *sidecar) githubApp(all credentials, g *secrets.GitHubApp) (credential.S
 			return err
 		}
 	}
-	return p.token(all, *g, func() credential.Source { return credential.GitHubApp(g.Options(p, sign)) }), nil
+	return p.token(all, *g, func() credential.Source { return credential.GitHubApp(g.Options(p, sign)) })
 }
 
 // read tries once what the credentials need of Vault. With mayWait it waits until Vault gives it.

@@ -12,8 +12,8 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// GateSecret makes the gate's secret from text. If text is empty, the secret is random and exists only in memory.
-func GateSecret(text string) (evidence.Secret, error) {
+// gateSecret makes the gate's secret from text. If text is empty, the secret is random and exists only in memory.
+func gateSecret(text string) (evidence.Secret, error) {
 	if text != "" {
 		return evidence.NewSecret([]byte(text))
 	}
@@ -22,8 +22,8 @@ func GateSecret(text string) (evidence.Secret, error) {
 	return evidence.NewSecret(b[:])
 }
 
-// NewGate makes the gate that a manifest asks for.
-func NewGate(c config.Gate, secret evidence.Secret, v *evidence.Verifier, strict *policy.Strict) (*gate.Gate, error) {
+// newGate makes the gate that a manifest asks for.
+func newGate(c config.Gate, secret evidence.Secret, v *evidence.Verifier, strict *policy.Strict) (*gate.Gate, error) {
 	name, difficulty := cmp.Or(c.Issuer, "mediator-gate"), cmp.Or(c.Difficulty, "standard")
 	challenges, err := challenge.NewIssuer(secret, challenge.Options{
 		Issuer: name, Audience: name, Lifetime: strict.MaxChallengeAge, Difficulty: challenge.Difficulty(difficulty),

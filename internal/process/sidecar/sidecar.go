@@ -135,7 +135,7 @@ func (p *sidecar) Roles(process *daemon.Process, c *config.Sidecar) (err error) 
 	if err := errors.Join(p.addObserver(), p.addTransparency(), p.addBotAuth()); err != nil {
 		return err
 	}
-	p.gateKey, err = GateSecret(c.Gate.Secret)
+	p.gateKey, err = gateSecret(c.Gate.Secret)
 	return err
 }
 

@@ -211,7 +211,7 @@ func (p *sidecar) activate(next *snapshot) {
 
 func (p *sidecar) rules(s *snapshot) (*rules.Rules, error) {
 	c := s.Config
-	own, err := NewGate(c.Gate, p.gateKey, s.Trust.Verifier, s.Strict)
+	own, err := newGate(c.Gate, p.gateKey, s.Trust.Verifier, s.Strict)
 	if err != nil {
 		return nil, err
 	}

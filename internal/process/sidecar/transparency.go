@@ -34,7 +34,6 @@ import (
 // LogRole is the role of the transparency log's key. The key needs no custody certificate: a policy names it.
 const LogRole = "transparency_log"
 
-// transparency is the sidecar's transparency log.
 type transparency struct {
 	c        *config.TransparencyLog
 	key      custody.Key // nil if it is in a file
@@ -95,19 +94,13 @@ func LogKeys(ctx context.Context, c *config.Sidecar, key custody.Key) (all []tra
 }
 
 func (p *sidecar) openLedger(ctx context.Context) (err error) {
-	t := p.transparency
-	logged, ended := func() {}, func() {}
-	if t != nil {
-		logged = t.logged
-	}
 	if err := p.addExporter(); err != nil {
 		return err
 	}
-	if p.exporter != nil {
-		ended = p.exporter.Wake
-	}
+	t := p.transparency
 	var s store
-	if p.ledger, s, err = openLedger(ctx, p.config, logged, ended, p.Log); err != nil {
+	// openStore drops the callback of a part that the configuration does not have: t and p.exporter may be nil.
+	if p.ledger, s, err = openLedger(ctx, p.config, t.logged, p.exporter.Wake, p.Log); err != nil {
 		return err
 	}
 	if p.exports = s; t != nil {
@@ -237,7 +230,6 @@ func (t *transparency) ready(ctx context.Context) error {
 	return t.running.Load().Check(ctx)
 }
 
-// status describes the log to operators.
 func (t *transparency) status(ctx context.Context) (*admin.TransparencyLog, error) {
 	s, err := t.running.Load().Status(ctx)
 	if err != nil {
@@ -255,7 +247,6 @@ func (t *transparency) status(ctx context.Context) (*admin.TransparencyLog, erro
 // closeLogTimeout bounds the last entries and the last checkpoint of a process.
 const closeLogTimeout = 5 * time.Second
 
-// close logs the end of the open sessions.
 func (t *transparency) close(open []*session.Session) {
 	log := t.running.Load()
 	if log == nil {

@@ -18,11 +18,11 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/config"
-	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/look"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
@@ -364,21 +364,18 @@ func TestRevocationReachesARunningProcess(t *testing.T) {
 		t.Helper()
 		kit.Until(t, "the log to say "+message, func() bool { return lines.FilterMessage(message).Len() > 0 })
 	}
-	_, strict, err := deployed.ReadAuditedManifest(exampleManifest)
-	check.Must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	c := config.Trust{Registry: d.At("registry.jwk"), Auditor: d.At("auditor.jwk"), Bundle: d.Bundle}
 	p := &daemon.Process{Log: zap.New(log)}
-	check.Must(t, p.WaitForRoots(ctx, c))
-	s, err := p.WaitForTrust(ctx, c, strict)
+	deployment, err := p.WaitForDeployment(ctx, daemon.Plan{Process: config.Process{Trust: c}, Manifest: exampleManifest,
+		CheckManifest: func(*policy.Strict) error { return nil }})
 	check.Must(t, err)
+	s := deployment.Trust
 	p.Trust.Add(s)
-	certified, err := p.WaitForCertificates(ctx, c)
-	check.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		certified.Watch(ctx)
+		p.FollowBundle(ctx, c)
 	}()
 	defer func() {
 		stop()

@@ -227,7 +227,7 @@ func TestPostsListIsStreamed(t *testing.T) {
 	at := serveRecords(t, store)
 	const enough = 2000 // so many are made that the sidecar waits, unless it keeps them
 	read := 0
-	for r, err := range admin.Records(t.Context(), at, admin.Selection{}) {
+	for r, err := range admin.Records(t.Context(), at, ledger.Query{}) {
 		check.Must(t, err)
 		if read++; r.ID != fmt.Sprint("post_", read) {
 			t.Fatalf("got %s, want post_%d", r.ID, read)

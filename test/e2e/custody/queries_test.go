@@ -211,8 +211,7 @@ func withRevocations(t *testing.T, exported metricLabels) {
 	tls := config.TLS{Certificate: files.Certificate, Key: files.Key, Authorities: files.Authorities}
 	p, err := daemon.New(t.Context(), zap.NewNop(), config.Process{TLS: &tls})
 	check.Must(t, err)
-	check.Must(t, p.WaitForRoots(t.Context(), c))
-	_, err = p.WaitForCertificates(t.Context(), c)
+	_, err = p.WaitForDeployment(t.Context(), daemon.Plan{Process: config.Process{Trust: c}})
 	check.Must(t, err)
 	w := httptest.NewRecorder()
 	p.Mux().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))

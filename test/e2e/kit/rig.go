@@ -22,12 +22,15 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/devstack"
 	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/trial"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
 )
@@ -157,22 +160,12 @@ func PrepareRig(t *testing.T, hosts []string, api API, changes ...func(file stri
 	return r
 }
 
-// Unstarted writes the files of a deployment that starts no process, or only one that must not get far. change edits
-// them by name.
-func Unstarted(t *testing.T, change func(files map[string][]byte)) *trial.Deployment {
+// Agent returns the deployment's agent as the node knows it, once the processes have started.
+func (r *Rig) Agent(t *testing.T) accrual.Agent {
 	t.Helper()
-	d := &trial.Deployment{Dir: t.TempDir(), Listen: "127.0.0.1:0", Hooks: "127.0.0.1:0", AwareAddr: "127.0.0.1:1",
-		PlainAddr: "127.0.0.1:2"}
-	content := d.Files(trial.Rules)
-	content["secrets/api-token"] = []byte(trial.Token)
-	change(content)
-	check.Must(t, errors.Join(devstack.Prepare(d.Dir, content), trial.WriteCertificates(d.Dir)))
-	return d
-}
-
-// OneProcess returns the command for one process of a deployment, which runs alone because it confines itself for good.
-func OneProcess(ctx context.Context, d *trial.Deployment, process string) *exec.Cmd {
-	return exec.CommandContext(ctx, "/proc/self/exe", process, "--config", filepath.Join(d.Dir, configurations[process]))
+	root, err := evidence.ParseRoot(Read(t, r.In(devstack.RegistryFile)), evidence.PurposeSignerCertificate)
+	check.Must(t, err)
+	return accrual.Agent{Owner: interaction.Owner(root.Public), Subject: "agent:worker-1"}
 }
 
 // In returns the path of a file of the deployment.

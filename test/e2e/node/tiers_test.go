@@ -30,7 +30,6 @@ import (
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/reputation"
-	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/test/check"
@@ -68,13 +67,6 @@ func prepareTiersRig(t *testing.T, change ...func(file string) string) tiersRig 
 		}
 		return strings.Replace(file, "lifetime: 10m", "lifetime: 1m", 1)
 	}}, change...)...)}
-}
-
-func (r tiersRig) agent(t *testing.T) accrual.Agent {
-	t.Helper()
-	agent, err := r.Agent()
-	check.Must(t, err)
-	return agent
 }
 
 func (r tiersRig) post(t *testing.T, words int) kit.Outcome {
@@ -192,7 +184,7 @@ func TestTiers(t *testing.T) {
 
 	s, err := store.Open(t.Context(), r.In("reputation/reputation.db"), "")
 	check.Must(t, err)
-	nodetest.Log(t, s, r.agent(t), time.Now(), 12, 45)
+	nodetest.Log(t, s, r.Agent(t), time.Now(), 12, 45)
 	check.Must(t, s.Close())
 	before := r.Posts.Load()
 	r.StartProcess(t, "reputation")
@@ -280,7 +272,7 @@ func TestDisputes(t *testing.T) {
 	t.Parallel()
 	r := prepareSpeakingRig(t)
 	r.Start(t) // the roots are made, and so the owner is known
-	agent := r.agent(t)
+	agent := r.Agent(t)
 	other := nodetest.NewStranger(t)
 	r.StopProcess(t, "reputation")
 	kit.RegisterAgents(t, r.In("reputation"), agent.String(), other.ID)

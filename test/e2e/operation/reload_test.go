@@ -93,9 +93,7 @@ func (r *reloadRig) certify(t *testing.T) {
 	t.Helper()
 	m, err := r.Stack.PinHashes()
 	check.Must(t, err)
-	token, err := r.Stack.CertifyManifest(t.Context(), m)
-	check.Must(t, err)
-	r.bundle(t, token)
+	check.Must(t, r.Stack.CertifyManifest(t.Context(), m, r.In(devstack.BundleFile)))
 }
 
 func (r *reloadRig) bundle(t *testing.T, deployment string) {
@@ -540,7 +538,7 @@ func TestReloadUnderLoad(t *testing.T) {
 func (r *reloadRig) judgedBy(t *testing.T, known map[string]daemon.ConfigStatus) map[string]int {
 	t.Helper()
 	count := make(map[string]int)
-	for p, err := range admin.Records(t.Context(), r.Stack.Admin(), admin.Selection{Query: ledger.Query{Flow: "post"}}) {
+	for p, err := range admin.Records(t.Context(), r.Stack.Admin(), ledger.Query{Flow: "post"}) {
 		check.Must(t, err)
 		if err := belongs(p, known); err != nil {
 			t.Errorf("post %s: %v", p.ID, err)

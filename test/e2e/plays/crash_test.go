@@ -407,8 +407,7 @@ func (r *crashRig) stored(t *testing.T, session string) []ledger.Receipt {
 func (r *crashRig) verified(t *testing.T, session string, stored []ledger.Receipt) (chain []interaction.Receipt) {
 	t.Helper()
 	open, before := r.opener(t), ""
-	own, err := r.Agent()
-	check.Must(t, err)
+	own := r.Agent(t)
 	for i, one := range stored {
 		claims, err := evidence.UnverifiedClaims(interaction.Kind, one.Token)
 		check.Must(t, err)
