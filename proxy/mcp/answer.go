@@ -157,11 +157,13 @@ func (a *Answer) miss() {
 	a.Memory.missed(a.peer, false)
 }
 
-// unread notes a message that clients can read, and may take for the answer to any request.
+// unread notes a message that clients can read, and may take for the answer to any request, also to one that is still
+// on its way to the mediator.
 func (a *Answer) unread() {
 	a.doubt()
 	a.Memory.mistake(a.peer, a.Flight)
-	a.miss()
+	a.blind = true
+	a.Memory.missed(a.peer, a.stream != nil)
 }
 
 // doubt notes a message that some clients take for the answer to the request that this answer, or the one that it

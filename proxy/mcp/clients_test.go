@@ -113,6 +113,61 @@ func TestHumanSomeClientsSee(t *testing.T) {
 	}
 }
 
+// TestAnswerAhead has a server answer on another stream before the client's request comes to the mediator. The client,
+// which has sent it, takes that answer.
+func TestAnswerAhead(t *testing.T) {
+	for name, early := range map[string]string{
+		"a result":         `{"jsonrpc":"2.0","id":7,"result":{"isError":true}}`,
+		"a human by URL":   `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m"}}`,
+		"a text":           `{"jsonrpc":"2.0","id":"7","result":{}}`,
+		"in hex":           `{"jsonrpc":"2.0","id":"0x7","result":{}}`,
+		"a list of tools":  tools("7", "evil"),
+		"unread":           twice + `"jsonrpc":"2.0","id":7,"result":{}}`,
+		"an earlier one's": "",
+		"another id":       `{"jsonrpc":"2.0","id":8,"result":{}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, honest := play{t, new(mcp.Memory)}, name == "an earlier one's" || name == "another id"
+			_, end := send(t, p.Memory, "tools/call", 6, stream, 200)
+			end() // broken
+			say(p.open(http.StatusOK, stream), `{"jsonrpc":"2.0","id":6,"result":{}}`)
+			if early != "" {
+				say(p.open(http.StatusOK, stream), early)
+			}
+			a, end := send(t, p.Memory, "tools/call", 7, stream, 200)
+			say(a, `{"jsonrpc":"2.0","id":7,"result":{}}`)
+			if got := end(); (got == mcp.ResultOK) != honest || !honest && got != mcp.ResultUnseen {
+				t.Errorf("the result is %s", got)
+			}
+			if v, err := judgeCall(t, rules(""), p.Memory); err != nil || v.Human == honest {
+				t.Errorf("the repeated call: %+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// TestAnswerBehindARedirect has a server send the client's event stream to another path, and answer there.
+func TestAnswerBehindARedirect(t *testing.T) {
+	for name, early := range map[string]bool{"before the request comes": true, "after it": false} {
+		memory := new(mcp.Memory)
+		answer := func() {
+			resume(memory, mcp.Peer{Server: at.Server + "/", Session: at.Session}, "",
+				"data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n")
+		}
+		if early {
+			answer()
+		}
+		a, end := send(t, memory, "tools/call", 7, stream, 200)
+		if !early {
+			answer()
+		}
+		say(a, `{"jsonrpc":"2.0","id":7,"result":{"isError":true}}`)
+		if got := end(); got != mcp.ResultUnseen {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 func TestResultSomeClientsTake(t *testing.T) {
 	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`

@@ -32,6 +32,8 @@ func (p Peer) origin() string {
 	return scheme + "://" + host
 }
 
+func (p Peer) near(o Peer) bool { return p.origin() == o.origin() && p.Session == o.Session }
+
 // pathOf returns the path of a location at the server's origin. Other locations, which clients may read differently,
 // have no path that begins with a slash.
 func (p Peer) pathOf(location []string) string {
@@ -48,6 +50,7 @@ type Memory struct {
 	questions []question // without an answer
 	unread    set        // servers that sent an unreadable message, which counts as any question and any list of tools
 	unheard   set        // origins with an unread stream, which may go on
+	early     set        // answers that came before a request with their id
 	doubtful  set        // requests that a server may have refused unseen with [byURL]
 	prompted  bool       // a human may have answered a server
 
