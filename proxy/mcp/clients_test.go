@@ -168,6 +168,37 @@ func TestAnswerBehindARedirect(t *testing.T) {
 	}
 }
 
+// TestResultThatDoesNotPass has a server send a result in one piece with a question too many. The client gets neither,
+// and may resume the answer.
+func TestResultThatDoesNotPass(t *testing.T) {
+	var questions strings.Builder
+	for i := range 129 {
+		fmt.Fprintf(&questions, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n\n", i)
+	}
+	const result = `data: {"jsonrpc":"2.0","id":7,"result":{}}` + "\n\n"
+	memory := new(mcp.Memory)
+	a, end := send(t, memory, "tools/call", 7, stream, 200)
+	if _, err := io.WriteString(a, result+questions.String()); err == nil {
+		t.Error("too many questions pass")
+	}
+	if got := end(); got != mcp.ResultUnseen {
+		t.Errorf("the result is %s", got)
+	}
+
+	memory = new(mcp.Memory)
+	w := begin(t, memory, "tools/call", 7, "create_issue")
+	a = mcp.NewAnswer(w, 200, http.Header{"Content-Type": {stream}})
+	_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
+	a.End(errors.New("broken"))
+	var got mcp.Result
+	memory.Keep(a, 1<<40, func(r mcp.Result) { got = r })
+	memory.End(w.Flight, a.Result(), true)
+	resume(memory, at, "e1", result+questions.String())
+	if got != mcp.ResultUnseen {
+		t.Errorf("the resumed result is %s", got)
+	}
+}
+
 func TestResultSomeClientsTake(t *testing.T) {
 	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`

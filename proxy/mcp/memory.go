@@ -217,16 +217,21 @@ func (m *Memory) unsure(peer Peer, lastEvent string) {
 	}
 }
 
-// Some clients take an answer with another id on a resumed stream for the request's too.
-func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) {
+// resume notes a result on a resumed answer. end concludes its request, once the result is sure to pass. Some clients
+// take an answer with another id on a resumed stream for the request's too.
+func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) (end func()) {
+	which := func(o *open) bool {
+		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)
+	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, o := range m.open {
-		if o.peer.same(peer) && o.id != id && slices.Contains(o.events, lastEvent) {
+		switch {
+		case which(o) && result.final():
+			m.remove(o.Flight)
+		case o.peer.same(peer) && o.id != id && slices.Contains(o.events, lastEvent):
 			o.unsure = true
 		}
 	}
-	m.mu.Unlock()
-	m.conclude(result, func(o *open) bool {
-		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)
-	})
+	return func() { m.conclude(result, which) }
 }
