@@ -238,6 +238,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 		{"a query", "override_refused", "POST", "/posts?a=b", "{}", nil},
 		{"an empty query", "override_refused", "POST", "/posts?", "{}", nil},
 		{"a method override", "override_refused", "POST", "/posts", "{}", []string{"X-HTTP-Method-Override", "DELETE"}},
+		{"a path base", "override_refused", "POST", "/posts", "{}", []string{"X-Forwarded-PathBase", "/other"}},
 		{"a second spelling of the signed digest", "override_refused", "POST", "/posts", "{}",
 			[]string{"Content_Digest", "sha-256=:AAAA:"}},
 		{"an upgrade", "egress_denied", "GET", "/", "", []string{"Connection", "Upgrade", "Upgrade", "websocket"}},

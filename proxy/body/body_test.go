@@ -52,6 +52,9 @@ func TestMethodOverride(t *testing.T) {
 		{parts, part(`Content-Disposition: form-data; name="page"`) + `<input name="_method">`, ""},
 		{parts, "--b\r\n" + `Content-Disposition: form-data; name="page"` + "\r\n\r\n" + `<input name="_method">`, ""},
 		{"text/plain", `{"_method":"DELETE"}`, "_method"}, {"", "\ufeff" + `{"_method":"DELETE"}`, "_method"},
+		{"", "\xff\xfe{\x00\"\x00_\x00m\x00e\x00t\x00h\x00o\x00d\x00\"\x00:\x00", "_method"}, // UTF-16
+		{"x/y", "\x00{\x00\"\x00_\x00m\x00e\x00t\x00h\x00o\x00d\x00\"\x00:", "_method"},
+		{"", "\x00\x00\x00" + strings.Join(strings.Split(`{"_method":`, ""), "\x00\x00\x00"), "_method"}, // UTF-32
 		// as PHP and Rack read them
 		{form, strings.Repeat("+", 300) + "_method=DELETE", strings.Repeat(" ", 300) + "_method"},
 		{form, strings.Repeat("%5B", 300) + "_method%5d=DELETE", strings.Repeat("[", 300) + "_method]"},

@@ -50,8 +50,13 @@ func hidesFields(method string, h http.Header) (name string) {
 	return ""
 }
 
+// memberOverride reads UTF-16 and UTF-32 too, which some servers find by their zeros: Python's json and Newtonsoft's.
 func memberOverride(body []byte) string {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(bytes.TrimPrefix(body, []byte("\ufeff"))),
+	if bytes.IndexByte(body[:min(len(body), 8)], 0) >= 0 {
+		body = bytes.ReplaceAll(body, []byte{0}, nil)
+	}
+	body = bytes.TrimLeft(body, "\ufeff\ufffd") // marks of byte order; bytes that are no UTF-8 count as U+FFFD
+	dec := jsontext.NewDecoder(bytes.NewBuffer(body),
 		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
 		return ""

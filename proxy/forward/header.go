@@ -19,6 +19,8 @@ import (
 var overrides = map[string]string{
 	"X-Original-Url": "path", "X-Rewrite-Url": "path", "X-Original-Uri": "path", "X-Forwarded-Uri": "path",
 	"X-Forwarded-Path": "path", "X-Forwarded-Prefix": "path", "X-Traversal-Path": "path",
+	"X-Forwarded-Pathbase": "path", "X-Original-Path": "path", "X-Envoy-Original-Path": "path",
+	"X-Replaced-Path": "path", "X-Ms-Original-Url": "path", "X-Waws-Unencoded-Url": "path",
 	"Script-Name": "path", "X-Script-Name": "path", "X-Forwarded-Script-Name": "path", "Path-Info": "path",
 	"X-Forwarded-Host": "host", "X-Forwarded-Server": "host", "X-Original-Host": "host", "X-Host": "host",
 	"X-Http-Host-Override": "host", "Forwarded": "host",

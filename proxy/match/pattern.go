@@ -59,7 +59,7 @@ func set(at **Endpoint, target *Endpoint, pattern string) error {
 func (n *node) find(segments []string) *Endpoint { return n.search(segments, false) }
 
 // read finds one of the [readings]. Some servers, such as those with Rails, take what follows a dot for the format of
-// the answer: /posts/publish.json is /posts/publish.
+// the answer: /posts/publish.json is /posts/publish. Struts takes what follows an exclamation mark for a method's name.
 func (n *node) read(path string) *Endpoint { return n.search(strings.Split(path[1:], "/"), true) }
 
 func (n *node) search(segments []string, formats bool) *Endpoint {
@@ -75,7 +75,11 @@ func (n *node) search(segments []string, formats bool) *Endpoint {
 	}
 	if formats && (len(rest) == 0 || len(rest) == 1 && rest[0] == "") {
 		for name, next := range n.literal {
-			if r := next.search(rest, formats); r != nil && name != "" && strings.HasPrefix(first, name+".") {
+			after, is := strings.CutPrefix(first, name)
+			if is = is && name != "" && strings.IndexAny(after, ".!") == 0; !is {
+				continue
+			}
+			if r := next.search(rest, formats); r != nil {
 				return r
 			}
 		}

@@ -152,6 +152,8 @@ func TestPathsOfOtherActions(t *testing.T) {
 		{"POST", "/repos/a%252Fb%2Fcomments", "request_malformed"}, // decoded once, the comments of a%2Fb
 		{"POST", "/repos/a%2525252Fcomments", "request_malformed"}, // encoded too often
 		{"POST", "/issues/lock.json", "request_malformed"},         // to Rails the issues' lock
+		{"POST", "/issues/lock!x", "request_malformed"},            // to Struts the issues' lock
+		{"POST", "/issues/lock%2521x", "request_malformed"},
 		{"POST", "/issues/Lock.a.b", "request_malformed"},
 		{"POST", "/issues/1%2Fclose.json", "request_malformed"},
 		{"POST", "/issues/1.json", "issue"},

@@ -65,6 +65,7 @@ type Answer struct {
 	cut    error // why the rest of the answer must not pass
 	events []string
 
+	resumed []func()     // see [Memory.resume]
 	filters bool         // see [Answer.filter]
 	out     bytes.Buffer // events that may pass
 }
@@ -157,11 +158,13 @@ func (a *Answer) miss() {
 	a.Memory.missed(a.peer, false)
 }
 
-// unread notes a message that clients can read, and may take for the answer to any request.
+// unread notes a message that clients can read, and may take for the answer to any request, also to one that is still
+// on its way to the mediator.
 func (a *Answer) unread() {
 	a.doubt()
 	a.Memory.mistake(a.peer, a.Flight)
-	a.miss()
+	a.blind = true
+	a.Memory.missed(a.peer, a.stream != nil)
 }
 
 // doubt notes a message that some clients take for the answer to the request that this answer, or the one that it
@@ -207,6 +210,12 @@ func (a *Answer) Write(p []byte) (int, error) {
 		a.cut = errList()
 	}
 	if a.cut != nil {
+		a.doubt() // nothing of this piece passes
+	}
+	for _, end := range a.resumed {
+		end()
+	}
+	if a.resumed = nil; a.cut != nil {
 		return 0, a.cut
 	}
 	return len(p), nil
@@ -334,7 +343,7 @@ func (a *Answer) message(text []byte) {
 		return
 	}
 	if isAnswer(o) && a.Sent == nil {
-		a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true))
+		a.resumed = append(a.resumed, a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true)))
 	}
 	taken := err == nil && a.Memory.strayed(a.peer, id, isTaken(o) && !a.split)
 	if _, like, ok := questionID(o.Get("id").Value); ok {

@@ -113,6 +113,92 @@ func TestHumanSomeClientsSee(t *testing.T) {
 	}
 }
 
+// TestAnswerAhead has a server answer on another stream before the client's request comes to the mediator. The client,
+// which has sent it, takes that answer.
+func TestAnswerAhead(t *testing.T) {
+	for name, early := range map[string]string{
+		"a result":         `{"jsonrpc":"2.0","id":7,"result":{"isError":true}}`,
+		"a human by URL":   `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m"}}`,
+		"a text":           `{"jsonrpc":"2.0","id":"7","result":{}}`,
+		"in hex":           `{"jsonrpc":"2.0","id":"0x7","result":{}}`,
+		"a list of tools":  tools("7", "evil"),
+		"unread":           twice + `"jsonrpc":"2.0","id":7,"result":{}}`,
+		"an earlier one's": "",
+		"another id":       `{"jsonrpc":"2.0","id":8,"result":{}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, honest := play{t, new(mcp.Memory)}, name == "an earlier one's" || name == "another id"
+			_, end := send(t, p.Memory, "tools/call", 6, stream, 200)
+			end() // broken
+			say(p.open(http.StatusOK, stream), `{"jsonrpc":"2.0","id":6,"result":{}}`)
+			if early != "" {
+				say(p.open(http.StatusOK, stream), early)
+			}
+			a, end := send(t, p.Memory, "tools/call", 7, stream, 200)
+			say(a, `{"jsonrpc":"2.0","id":7,"result":{}}`)
+			if got := end(); (got == mcp.ResultOK) != honest || !honest && got != mcp.ResultUnseen {
+				t.Errorf("the result is %s", got)
+			}
+			if v, err := judgeCall(t, rules(""), p.Memory); err != nil || v.Human == honest {
+				t.Errorf("the repeated call: %+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// TestAnswerBehindARedirect has a server send the client's event stream to another path, and answer there.
+func TestAnswerBehindARedirect(t *testing.T) {
+	for name, early := range map[string]bool{"before the request comes": true, "after it": false} {
+		memory := new(mcp.Memory)
+		answer := func() {
+			resume(memory, mcp.Peer{Server: at.Server + "/", Session: at.Session}, "",
+				"data: {\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n\n")
+		}
+		if early {
+			answer()
+		}
+		a, end := send(t, memory, "tools/call", 7, stream, 200)
+		if !early {
+			answer()
+		}
+		say(a, `{"jsonrpc":"2.0","id":7,"result":{"isError":true}}`)
+		if got := end(); got != mcp.ResultUnseen {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+// TestResultThatDoesNotPass has a server send a result in one piece with a question too many. The client gets neither,
+// and may resume the answer.
+func TestResultThatDoesNotPass(t *testing.T) {
+	var questions strings.Builder
+	for i := range 129 {
+		fmt.Fprintf(&questions, "data: {\"jsonrpc\":\"2.0\",\"id\":%d,\"method\":\"ping\"}\n\n", i)
+	}
+	const result = `data: {"jsonrpc":"2.0","id":7,"result":{}}` + "\n\n"
+	memory := new(mcp.Memory)
+	a, end := send(t, memory, "tools/call", 7, stream, 200)
+	if _, err := io.WriteString(a, result+questions.String()); err == nil {
+		t.Error("too many questions pass")
+	}
+	if got := end(); got != mcp.ResultUnseen {
+		t.Errorf("the result is %s", got)
+	}
+
+	memory = new(mcp.Memory)
+	w := begin(t, memory, "tools/call", 7, "create_issue")
+	a = mcp.NewAnswer(w, 200, http.Header{"Content-Type": {stream}})
+	_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
+	a.End(errors.New("broken"))
+	var got mcp.Result
+	memory.Keep(a, 1<<40, func(r mcp.Result) { got = r })
+	memory.End(w.Flight, a.Result(), true)
+	resume(memory, at, "e1", result+questions.String())
+	if got != mcp.ResultUnseen {
+		t.Errorf("the resumed result is %s", got)
+	}
+}
+
 func TestResultSomeClientsTake(t *testing.T) {
 	const good, bad = `{"jsonrpc":"2.0","id":1,"result":{"content":[]}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -44,8 +45,13 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 		return o.lost && !o.list && o.peer.same(peer) && o.id == r.ID
 	})
 	m.flights = append(m.flights, f)
-	if m.unheard.has(peer.origin()) {
+	early := m.early.has(peer.answer(f.id.like())) || !f.id.isText() && m.early.has(peer.answer(anyText))
+	if early || m.unheard.has(peer.origin()) { // the client may have its answer already, or get it unseen
+		f.unsure = true
 		m.doubtful.add(f.request())
+		if f.list {
+			m.misled.add(peer.Server)
+		}
 	}
 	return f, nil
 }
@@ -118,14 +124,22 @@ func (m *Memory) lost(lists bool) (n int) {
 	return n
 }
 
-// resembled notes an answer with an id that only some clients take for a request's own (see [ID.like]). They also read
-// other texts as numbers, such as "0x1".
+// anyText is what clients may read as any number, such as "0x1".
+const anyText = `"`
+
+// answer names the answers with ids that clients may take for one another.
+func (p Peer) answer(like string) string {
+	return strings.Join([]string{p.origin(), p.Session, like}, " ")
+}
+
+// resembled notes an answer with an id that only some clients take for a request's own (see [ID.like], [anyText]). An
+// answer to no request may come while the client's request is on its way to the mediator.
 func (m *Memory) resembled(peer Peer, id ID, like string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	own := slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.peer.same(peer) && f.id == id })
+	own := slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.peer.near(peer) && f.id == id })
 	for _, f := range m.flights {
-		if !f.peer.same(peer) || f.id == id {
+		if !f.peer.near(peer) || f.id == id {
 			continue
 		}
 		if f.id.like() == like || !own && id.isText() && !f.id.isText() {
@@ -135,6 +149,13 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 			}
 		}
 	}
+	if own {
+		return
+	}
+	m.early.add(peer.answer(like))
+	if id.isText() && like == string(id) {
+		m.early.add(peer.answer(anyText))
+	}
 }
 
 // strayed notes an answer on another connection than its request's. It reports whether the client, or without sure only
@@ -142,12 +163,12 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 func (m *Memory) strayed(peer Peer, id ID, sure bool) (listsTools bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.flights, func(f *Flight) bool { return f.peer.same(peer) && f.id == id && !f.elsewhere })
+	i := slices.IndexFunc(m.flights, func(f *Flight) bool { return f.peer.near(peer) && f.id == id && !f.elsewhere })
 	if i < 0 {
 		return false
 	}
 	f := m.flights[i]
-	if !sure {
+	if !sure || !f.peer.same(peer) {
 		f.unsure = true
 		return false
 	}

@@ -565,8 +565,12 @@ func TestHumanUnseen(t *testing.T) {
 		"in the answer to another request": {func(p play) {
 			call(p, plain, good, func() { p.ping(stream, event(unread)) })
 		}, true},
-		"before, in the answer to another request": {func(p play) {
+		"before, on the stream of another answer": {func(p play) {
 			p.ping(stream, event(unread))
+			call(p, plain, good, nil)
+		}, true},
+		"before, in the answer to another request": {func(p play) {
+			p.ping(plain, unread)
 			call(p, plain, good, nil)
 		}, false},
 		"on an unread stream that was opened before": {func(p play) {

@@ -32,6 +32,8 @@ func (p Peer) origin() string {
 	return scheme + "://" + host
 }
 
+func (p Peer) near(o Peer) bool { return p.origin() == o.origin() && p.Session == o.Session }
+
 // pathOf returns the path of a location at the server's origin. Other locations, which clients may read differently,
 // have no path that begins with a slash.
 func (p Peer) pathOf(location []string) string {
@@ -48,6 +50,7 @@ type Memory struct {
 	questions []question // without an answer
 	unread    set        // servers that sent an unreadable message, which counts as any question and any list of tools
 	unheard   set        // origins with an unread stream, which may go on
+	early     set        // answers that came before a request with their id
 	doubtful  set        // requests that a server may have refused unseen with [byURL]
 	prompted  bool       // a human may have answered a server
 
@@ -214,16 +217,21 @@ func (m *Memory) unsure(peer Peer, lastEvent string) {
 	}
 }
 
-// Some clients take an answer with another id on a resumed stream for the request's too.
-func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) {
+// resume notes a result on a resumed answer. end concludes its request, once the result is sure to pass. Some clients
+// take an answer with another id on a resumed stream for the request's too.
+func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) (end func()) {
+	which := func(o *open) bool {
+		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)
+	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, o := range m.open {
-		if o.peer.same(peer) && o.id != id && slices.Contains(o.events, lastEvent) {
+		switch {
+		case which(o) && result.final():
+			m.remove(o.Flight)
+		case o.peer.same(peer) && o.id != id && slices.Contains(o.events, lastEvent):
 			o.unsure = true
 		}
 	}
-	m.mu.Unlock()
-	m.conclude(result, func(o *open) bool {
-		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)
-	})
+	return func() { m.conclude(result, which) }
 }

@@ -24,7 +24,8 @@ func (a *Answer) Result() Result {
 	switch {
 	case !a.isRequest():
 		return ""
-	case a.Memory.answeredElsewhere(a.Flight): // which answer the client accepts is unknown
+	case a.cut != nil, // the piece with the result may not have passed
+		a.Memory.answeredElsewhere(a.Flight): // which answer the client accepts is unknown
 		return ResultUnseen
 	case a.result != "":
 		return a.result
