@@ -550,6 +550,37 @@ func TestWindowsBetweenTrials(t *testing.T) {
 	check.WantEqual(t, c.log(t), []string{"signal", "opened", "opened", "resolved", "final", "resolved"})
 }
 
+// Evidence that comes in time, but after a trial has read the session, decides once the deadline has passed.
+func TestEvidenceDuringATrial(t *testing.T) {
+	var trial atomic.Int64 // as in TestWindowsBetweenTrials
+	var c *court
+	var s *gatetest.Session
+	c = newCourt(t, func(o *reputation.Options) {
+		now := o.Now
+		o.Now = func() time.Time {
+			if trial.Add(-1) == 0 {
+				c.Delivered(t, 7, s.Receipts...)
+				c.Kit.Clock.Advance(time.Second)
+			}
+			return now()
+		}
+	})
+	s = c.Calls(t, "ses_a", 5)
+	c.Delivered(t, 6, s.Receipts...)
+	s.Close(t)
+	id := c.challenged(t, dispute.TypeTiming, s, 1)
+	c.Kit.Clock.Advance(72*time.Hour - time.Second)
+	trial.Store(7) // the trial has read the session, and opens its last receipt
+	for range 2 {
+		must(t, c.Settle(t.Context()))
+	}
+	if trial.Load() > 0 {
+		t.Fatal("no trial was under way")
+	}
+	check.WantEqual(t, c.verdict(t, id),
+		verdict{dispute.StatusResolved, accrual.TargetWins, dispute.ResolverRules, dispute.ReasonNothingFound})
+}
+
 func TestAContinuedSession(t *testing.T) {
 	for outcome, edit := range map[string]func(*interaction.Receipt){
 		accrual.TargetWins:     nil,

@@ -119,8 +119,10 @@ func (s *Service) try(ctx context.Context, id string) error {
 	}
 	d, _ := book.Dispute(id)
 	trial := dispute.NewTrial(d.Opened, book.Judged(id))
+	// Evidence can still come during a trial that begins in time: if it ends late, the next one begins at once.
+	late := book.Late(id, now)
 	// The note comes first, so that a failing trial is not repeated at once.
-	s.docket.trials.note(id, book.Late(id, now), now)
+	s.docket.trials.note(id, late, now)
 	if err := book.Err(); err != nil {
 		return err
 	}
@@ -133,14 +135,14 @@ func (s *Service) try(ctx context.Context, id string) error {
 	case ctx.Err() != nil:
 		return err
 	case err != nil && trying.Err() != nil:
-		return s.giveUp(ctx, id, dispute.ReasonTooLong, 0, err)
+		return s.giveUp(ctx, id, late, dispute.ReasonTooLong, 0, err)
 	case err != nil:
-		return s.giveUp(ctx, id, dispute.ReasonFailed, failsFor, err)
+		return s.giveUp(ctx, id, late, dispute.ReasonFailed, failsFor, err)
 	}
 	failpoint.Reach("trial held")
 	return s.step(ctx, func(t *turn) error {
 		state, _ := t.Dispute(id)
-		finding, ended := trial.Judge(t.Late(id, t.now))
+		finding, ended := trial.Judge(late && t.Late(id, t.now))
 		switch {
 		case state.Status == dispute.StatusResolved:
 			return nil
@@ -153,13 +155,15 @@ func (s *Service) try(ctx context.Context, id string) error {
 	})
 }
 
-func (s *Service) giveUp(ctx context.Context, id, reason string, after time.Duration, because error) error {
+func (s *Service) giveUp(ctx context.Context, id string, late bool, reason string, after time.Duration,
+	because error,
+) error {
 	return s.step(ctx, func(t *turn) error {
 		state, _ := t.Dispute(id)
 		switch {
 		case state.Status == dispute.StatusResolved:
 			return nil
-		case t.now.Before(time.Unix(state.Deadline, 0).Add(after)):
+		case !late || t.now.Before(time.Unix(state.Deadline, 0).Add(after)):
 			return because
 		}
 		s.o.Log.Error("a dispute ends without a judgement",

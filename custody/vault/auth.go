@@ -5,13 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"io"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 
 	"github.com/hashicorp/vault/api"
+
+	"github.com/actionproof/mediator/internal/files"
 )
 
 // Auth gets a Vault token for one role.
@@ -187,18 +187,13 @@ func (t *TokenFile) login(context.Context, *api.Client) (*api.Secret, error) {
 const maxFile = 64 << 10
 
 func readFile(path string) (string, error) {
-	f, err := os.Open(path)
+	raw, err := files.ReadUpTo(path, maxFile)
 	if err != nil {
 		return "", loginFailed("%v", err)
 	}
-	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return "", err
-	}
 	s := strings.TrimSpace(string(raw))
-	if s == "" || len(raw) > maxFile {
-		return "", loginFailed("%s is empty, or longer than %d bytes", path, maxFile)
+	if s == "" {
+		return "", loginFailed("%s is empty", path)
 	}
 	return s, nil
 }

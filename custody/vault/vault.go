@@ -27,6 +27,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/files"
 )
 
 // Options say where Vault is. Address, Log and Now are required.
@@ -124,7 +125,7 @@ func readRoots(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil
 	}
-	pem, err := os.ReadFile(path)
+	pem, err := files.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("vault: the CA: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Bounds on files, in bytes.
@@ -22,13 +23,17 @@ const (
 // Read reads a file of the mediator's own setup, of at most maxSetup bytes.
 func Read(path string) ([]byte, error) { return ReadUpTo(path, maxSetup) }
 
-// ReadUpTo reads a file of at most limit bytes. It refuses a larger one.
+// pipeTime bounds the reading of a pipe.
+const pipeTime = 30 * time.Second
+
+// ReadUpTo reads a file of at most limit bytes. It refuses a larger one. A pipe without a writer is empty.
 func ReadUpTo(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	_ = f.SetReadDeadline(time.Now().Add(pipeTime)) // a plain file has none
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() > limit {
 		return nil, errLarge(path, limit) // before reading it
 	}

@@ -2,11 +2,14 @@ package files_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/test/check"
@@ -48,6 +51,22 @@ func TestWrites(t *testing.T) {
 	}
 	if left, err := filepath.Glob(at(".new-*")); err != nil || len(left) > 0 {
 		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
+// A pipe in place of a file holds nobody up.
+func TestPipes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	check.Must(t, unix.Mkfifo(path, 0o600))
+	if raw, err := files.Read(path); err != nil || len(raw) > 0 {
+		t.Errorf("%q, %v", raw, err)
+	}
+	r, w, err := os.Pipe()
+	check.Must(t, err)
+	defer r.Close()
+	go func() { _, _ = w.WriteString("whole"); w.Close() }()
+	if raw, err := files.Read(fmt.Sprint("/dev/fd/", r.Fd())); err != nil || string(raw) != "whole" {
+		t.Errorf("%q, %v", raw, err)
 	}
 }
 

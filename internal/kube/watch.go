@@ -43,7 +43,7 @@ func Watch[T Object](ctx context.Context, c *Client, path, selector string, o Ob
 		var err error
 		if version == "" {
 			var all []T
-			if all, version, err = list[T](ctx, c, path, selector); err == nil {
+			if all, version, err = List[T](ctx, c, path, selector); err == nil {
 				o.Listed(all)
 			}
 		}
@@ -73,7 +73,8 @@ func gone(err error) bool {
 	return errors.As(err, &status) && (status.Code == http.StatusGone || status.Reason == "Expired")
 }
 
-func list[T Object](ctx context.Context, c *Client, path, selector string) (all []T, version string, err error) {
+// List returns the objects at a path as they are now, and their version. selector is as for [Watch].
+func List[T Object](ctx context.Context, c *Client, path, selector string) (all []T, version string, err error) {
 	query, limit := make(url.Values), pageSize
 	if selector != "" {
 		query.Set("fieldSelector", selector)

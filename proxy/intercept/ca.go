@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
@@ -166,7 +167,7 @@ func LoadCA(dir string, now time.Time) (*CA, error) {
 }
 
 func readPEM(path, kind string) ([]byte, error) {
-	data, err := os.ReadFile(path)
+	data, err := files.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("intercept: CA file: %w", err)
 	}

@@ -89,7 +89,7 @@ func checkValue(name, form string, v reflect.Value) error {
 		if ok {
 			return nil
 		}
-		return fmt.Errorf("it has a %s that %s", name, fmt.Sprintf(format, args...))
+		return fmt.Errorf("its %s %s", name, fmt.Sprintf(format, args...))
 	}
 	kind, bound, _ := strings.Cut(form, ":")
 	most := number(bound)

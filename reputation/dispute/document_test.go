@@ -45,7 +45,7 @@ func TestRefusalShowsTheForm(t *testing.T) {
 	raw, err := json.Marshal(document)
 	check.Must(t, err)
 	_, err = parse("signal", raw)
-	check.WantCode(t, err, "statement_malformed", "has a signal_id that does not match ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
+	check.WantCode(t, err, "statement_malformed", "its signal_id does not match ^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$")
 }
 
 func TestSchemasAndParsersAgree(t *testing.T) {

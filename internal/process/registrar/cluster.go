@@ -166,9 +166,43 @@ func (c *cluster) podsOf(id identity.ID) []registrar.Pod {
 	return all
 }
 
-// gone reports whether no pod has this UID, or this service account: the last segment of its id. Until the pods of all
-// namespaces are known, none is gone.
-func (c *cluster) gone(own string) bool {
+// gone returns the test whether no pod has a UID, or a service account: the last segment of its id. The watch can be
+// behind that of the replica at which a pod has registered: without it no pod is gone that a new list has.
+func (c *cluster) gone(ctx context.Context) func(own string) bool {
+	list := sync.OnceValues(func() (map[string]bool, error) { return c.alive(ctx) })
+	return func(own string) bool {
+		if !c.unseen(own) {
+			return false
+		}
+		live, err := list()
+		return err == nil && !live[own]
+	}
+}
+
+// alive lists the UIDs and service accounts of the pods that have not ended.
+func (c *cluster) alive(ctx context.Context) (map[string]bool, error) {
+	rules, err := c.p.Rules()
+	if err != nil {
+		return nil, err
+	}
+	live := make(map[string]bool)
+	for _, namespace := range rules.Namespaces() {
+		all, _, err := kube.List[kube.Pod](ctx, c.api, kube.PodsPath(namespace), "")
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range all {
+			if !p.Ended() {
+				live[p.Meta.UID], live[p.Spec.ServiceAccountName] = true, true
+			}
+		}
+	}
+	return live, nil
+}
+
+// unseen reports whether the watch knows no pod with this UID or service account. Until it knows the pods of all
+// namespaces, it reports false.
+func (c *cluster) unseen(own string) bool {
 	rules, err := c.p.Rules()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -257,14 +257,24 @@ func TestCluster(t *testing.T) {
 
 	// The pod can be a caller while it lives.
 	id := identity.ID("spiffe://example.org/pod/agents/uid-good")
-	until(t, "the pods", func() bool { return len(p.cluster.podsOf(id)) == 1 && p.cluster.gone("uid-ended") })
-	if p.cluster.gone("uid-good") || len(p.cluster.podsOf("spiffe://example.com/pod/agents/uid-good")) > 0 {
+	until(t, "the pods", func() bool { return len(p.cluster.podsOf(id)) == 1 && p.cluster.unseen("uid-ended") })
+	gone := func(uid string) bool { return p.cluster.gone(t.Context())(uid) }
+	if !gone("uid-ended") || gone("uid-good") || len(p.cluster.podsOf("spiffe://example.com/pod/agents/uid-good")) > 0 {
 		t.Error("a pod that lives is gone, or has the name of another trust domain")
 	}
 	raw, err := json.Marshal(map[string]any{"type": "DELETED", "object": good})
 	check.Must(t, err)
 	f.watching["pods"] <- string(raw)
-	until(t, "its end", func() bool { return p.cluster.gone("uid-good") })
+	until(t, "its end", func() bool { return p.cluster.unseen("uid-good") })
+	if gone("uid-good") {
+		t.Error("a pod that only the watch does not know is gone")
+	}
+	f.mu.Lock()
+	delete(f.pods, "good")
+	f.mu.Unlock()
+	if !gone("uid-good") {
+		t.Error("a pod that has ended is not gone")
+	}
 }
 
 // TestRefused: a refusal has one Event about each pod that may be the caller, also about one that is gone.

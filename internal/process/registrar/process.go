@@ -328,7 +328,9 @@ func (p *process) lead(ctx context.Context) error {
 func (p *process) keep(ctx context.Context) {
 	gone := func(string) bool { return false }
 	if p.cluster != nil {
-		gone = p.cluster.gone
+		bounded, cancel := context.WithTimeout(ctx, registerTimeout)
+		defer cancel()
+		gone = p.cluster.gone(bounded)
 	}
 	ended, err := p.Keep(ctx, gone)
 	p.failed("certificates are not kept up", err)

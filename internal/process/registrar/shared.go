@@ -266,21 +266,29 @@ func (s *shared) Lead(ctx context.Context, do func(context.Context) error) error
 	return nil
 }
 
+// takeLead takes the lock, unless a replica has it. PostgreSQL takes it back from a replica that is frozen: the
+// connection ends if it is silent for longer than three pings take.
+func takeLead(ctx context.Context, conn *sql.Conn) (got bool, err error) {
+	err = conn.QueryRowContext(ctx, `SELECT CASE WHEN pg_try_advisory_lock($1)
+THEN set_config('idle_session_timeout', $2, false) END IS NOT NULL`,
+		int64(leadLock), strconv.FormatInt((3*leadPeriod).Milliseconds(), 10)).Scan(&got)
+	return got, err
+}
+
 func (s *shared) leadOnce(ctx context.Context, do func(context.Context) error) error {
 	conn, err := s.db.Read().Conn(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	var got bool
-	if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, int64(leadLock)).Scan(&got); err != nil ||
-		!got {
+	if got, err := takeLead(ctx, conn); err != nil || !got {
 		return err
 	}
 	defer func() {
 		unlock, cancel := context.WithTimeout(context.WithoutCancel(ctx), leadPeriod)
 		defer cancel()
-		_, _ = conn.ExecContext(unlock, `SELECT pg_advisory_unlock($1)`, int64(leadLock))
+		_, _ = conn.ExecContext(unlock, `SELECT pg_advisory_unlock($1), set_config('idle_session_timeout', '0', false)`,
+			int64(leadLock))
 	}()
 	leading, stop := context.WithCancel(ctx)
 	var pings sync.WaitGroup

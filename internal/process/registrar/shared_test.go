@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/keyring"
@@ -96,6 +97,34 @@ func TestShared(t *testing.T) {
 	stop()
 	if got := <-leads; got != two {
 		t.Error("the other replica does not lead next")
+	}
+}
+
+// TestFrozen: a replica that leads and falls silent loses the lead.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Start(t).Database(t)
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	var both [2]*shared
+	for i := range both {
+		s, err := openShared(t.Context(), dsn, t.TempDir(), registry)
+		check.Must(t, err)
+		t.Cleanup(func() { check.Must(t, s.Close()) })
+		both[i] = s.(*shared)
+	}
+	frozen, err := both[0].db.Read().Conn(t.Context())
+	check.Must(t, err)
+	defer frozen.Close()
+	if got, err := takeLead(t.Context(), frozen); err != nil || !got {
+		t.Fatalf("%t, %v", got, err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	led := false
+	check.Must(t, both[1].Lead(ctx, func(context.Context) error { led = true; stop(); return nil }))
+	if !led {
+		t.Error("the other replica never leads")
 	}
 }
 

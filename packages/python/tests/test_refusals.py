@@ -10,9 +10,10 @@ import unittest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from actionproof import Refusal, verify_web_bot_auth
-from actionproof.export import Export
+from actionproof.export import Export, read_record
 from actionproof.http import Fields
 from actionproof.httpsig import Message, content_digest, key_id, raw_public
+from actionproof.strictjson import Malformed
 from actionproof.translog import Policy
 
 
@@ -57,6 +58,13 @@ class Refusals(unittest.TestCase):
             return f"{name}+{number}+{base64.b64encode(raw).decode()}"
         text = f"log {verifier('log', 1)}\nwitness none {verifier('w', 4)}\ngroup g any none\nquorum g\n"
         self.assertFalse(Policy.read(text.encode())._holds("g", set()))
+
+    def test_empty_time(self) -> None:
+        """A time may be missing, but not be an empty text."""
+        record = {"started": "2026-01-01T00:00:00Z", "artifacts": [{"name": "grant", "token": "t"}]}
+        self.assertNotIn("finished", read_record({**record, "finished": None}))
+        with self.assertRaisesRegex(Malformed, "a time"):
+            read_record({**record, "finished": ""})
 
     def test_version(self) -> None:
         """The version is a whole number."""

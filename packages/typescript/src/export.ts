@@ -279,7 +279,7 @@ function normal(form: Form, value: Json | undefined): Json {
 }
 
 const isEmpty = (form: Form, value: Json): boolean => (typeof form === 'object' && !Array.isArray(form) ? false
-  : value === null || value === '' || value === 0 || value === false || value === ZERO_TIME ||
+  : value === null || value === '' || value === 0 || value === false || form === 'T' && value === ZERO_TIME ||
     (Array.isArray(value) && value.length === 0));
 
 const TIME = /^\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;

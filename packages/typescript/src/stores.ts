@@ -71,10 +71,12 @@ export function postgresStore(client: Queries): Store {
   return {
     async consume(keys) {
       try {
-        await client.query('INSERT INTO actionproof_used (key, expires) SELECT * FROM ' +
-          'unnest($1::text[], (SELECT array_agg(to_timestamp(s)) FROM unnest($2::float8[]) s))',
-          [keys.map(nameOf), keys.map((key) => key.expires)]);
-        return true;
+        const { rows } = await client.query('INSERT INTO actionproof_used (key, expires) SELECT * FROM ' +
+          'unnest($1::text[], (SELECT array_agg(to_timestamp(s)) FROM unnest($2::float8[]) s)) ' +
+          `WHERE current_setting('synchronous_commit') IN ('on', 'remote_apply') AND current_setting('fsync') = 'on' ` +
+          'RETURNING key', [keys.map(nameOf), keys.map((key) => key.expires)]) as { rows: unknown[] };
+        if (rows.length === keys.length) return true;
+        throw new Error('synchronous_commit or fsync is off: the database could forget a used key');
       } catch (error) {
         if ((error as { code?: unknown } | null)?.code === '23505') return false; // a unique key
         throw error;

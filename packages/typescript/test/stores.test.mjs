@@ -75,4 +75,8 @@ test('in PostgreSQL, in the transaction of the post', { skip: !process.env.DATAB
   assert.equal((await made(verdicts[0], false)).code, 'ok'); // rolled back: the evidence is not used up
   assert.equal(await winners(verdicts, made), 1);
   assert.deepEqual((await pool.query('SELECT count(*)::int AS n FROM posts')).rows, [{ n: 1 }]);
+  const forgetful = new pg.Pool({ connectionString: process.env.DATABASE, options: '-c synchronous_commit=off' });
+  t.after(() => forgetful.end());
+  const key = { kind: 'challenge', id: 'forgotten', expires: Date.now() / 1000 + 60 };
+  await assert.rejects(postgresStore(forgetful).consume([key]), /synchronous_commit/);
 });

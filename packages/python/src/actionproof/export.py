@@ -66,8 +66,8 @@ def read_record(value: Any) -> Claims:
     known = {name.rstrip("?") for name in _RECORD}
     r = rebuilt(_RECORD, without_null(_RECORD, {n: v for n, v in given.items() if v is not None or n not in known}))
     r["started"] = _time(r["started"])
-    if "finished" in r:
-        r["finished"] = _time(r["finished"])
+    if given.get("finished") is not None:
+        r["finished"] = _time(given["finished"])
         if r["finished"] == "0001-01-01T00:00:00Z":
             del r["finished"]
     names = [a["name"] for a in r.get("artifacts", [])]
