@@ -57,19 +57,19 @@ func Load(f Files) (*Identity, error) {
 // LoadBearer makes the identity of a client that has a token in place of a certificate. It is only for
 // [Identity.Transport].
 func LoadBearer(tokenFile, authorities string) (*Identity, error) {
-	raw, err := files.ReadUpTo(authorities, maxFile)
-	if err != nil {
-		return nil, err
-	}
-	return NewBearer(tokenFile, string(raw))
-}
-
-// NewBearer is [LoadBearer] for authorities in PEM.
-func NewBearer(tokenFile, authorities string) (*Identity, error) {
 	token, err := files.ReadSecret(tokenFile, 1)
 	if err != nil {
 		return nil, err
 	}
+	raw, err := files.ReadUpTo(authorities, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	return NewBearer(token, string(raw))
+}
+
+// NewBearer is [LoadBearer] for a token, and authorities in PEM.
+func NewBearer(token, authorities string) (*Identity, error) {
 	all, err := pool(authorities)
 	if err != nil {
 		return nil, fmt.Errorf("the authorities: %w", err)

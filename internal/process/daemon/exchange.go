@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/x509"
+	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
@@ -48,7 +49,11 @@ func (p *Process) exchange(ctx context.Context, c config.TLS, at config.Peer) (r
 // certify makes a key, gets the registrar's certificate for it, and passes both to take, in PEM.
 func certify(ctx context.Context, tokenFile string, at config.Peer, authorities string,
 	take func(certificate, key, authorities string) error) error {
-	bearer, err := identity.NewBearer(tokenFile, authorities)
+	token, err := files.ReadSecret(tokenFile, 1)
+	if err != nil {
+		return err
+	}
+	bearer, err := identity.NewBearer(strings.TrimSpace(token), authorities)
 	if err != nil {
 		return err
 	}
