@@ -69,9 +69,10 @@ func (o *Observer) ofAgent() (all []look.Observation) {
 	return all
 }
 
-// CheckStart makes each observation once, and refuses the start if one contradicts a control.
+// CheckStart makes each observation once, and refuses the start if one contradicts a control. What the custody has just
+// said when the keys were opened counts.
 func (o *Observer) CheckStart(ctx context.Context) error {
-	return holds(o.within(ctx, startTimeout, 0))
+	return holds(o.within(ctx, startTimeout, startTimeout))
 }
 
 func holds(all []look.Observation) error {
