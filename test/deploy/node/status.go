@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// reportPause is how long changes are collected for one report. A kubelet looks at its containers once a second.
+const reportPause = 100 * time.Millisecond
+
 // reportChanges tells the API server the pod's status, now and after each change, until ctx ends.
 func (r *podRunner) reportChanges(ctx context.Context) {
 	var told string
@@ -31,6 +34,7 @@ func (r *podRunner) reportChanges(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
+			time.Sleep(reportPause)
 		case <-time.After(wait):
 		}
 	}
