@@ -153,6 +153,7 @@ func (c *controlPlane) run(path string, args ...string) (*exec.Cmd, error) {
 	defer log.Close()
 	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "GOGC=400") // the pods share the CPU with it
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd, cmd.Start()
 }
