@@ -77,8 +77,8 @@ func send(ctx context.Context, at, method, path string, ask any, with *os.File) 
 	}
 	resp, err = client.Do(req)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("no answer at %s, which does not exist (start the process, or name another endpoint "+
-			"with a flag, --dir, MEDIATOR_ADMIN or a context): %w", e, err)
+		return nil, nil, fmt.Errorf("no answer at %s, which does not exist (start the process or see its log, or name "+
+			"another endpoint with a flag, --dir, MEDIATOR_ADMIN or a context): %w", e, err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("no answer at %s (is the process running, and does it admit you?): %w", e, err)

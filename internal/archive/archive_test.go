@@ -42,8 +42,13 @@ type world struct {
 
 func newWorld(t testing.TB, postQuantum bool, edits ...func(*policy.Manifest)) *world {
 	t.Helper()
+	return newWorldAt(t, gatetest.Start, postQuantum, edits...)
+}
+
+func newWorldAt(t testing.TB, at time.Time, postQuantum bool, edits ...func(*policy.Manifest)) *world {
+	t.Helper()
 	dir := t.TempDir()
-	w := &world{Kit: gatetest.New(t, edits...), t: t, versions: make(map[string][]custody.Version),
+	w := &world{Kit: gatetest.NewAt(t, at, edits...), t: t, versions: make(map[string][]custody.Version),
 		manifest: filepath.Join(dir, "manifest.yaml")}
 	w.files = config.Trust{Registry: filepath.Join(dir, "registry.jwk"), Auditor: filepath.Join(dir, "auditor.jwk"),
 		Bundle: filepath.Join(dir, "trust.json")}

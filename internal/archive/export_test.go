@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/policy"
+	"github.com/actionproof/mediator/test/gatetest"
 )
 
 func list(records ...ledger.Record) iter.Seq2[ledger.Record, error] {
@@ -216,6 +217,26 @@ func TestEarlierRoots(t *testing.T) {
 	if a, err := archive.ReadEarlier(filepath.Join(dir, "none"), w.files); len(a) != 0 || err != nil {
 		t.Errorf("%v, %v", a, err)
 	}
+}
+
+// New roots for an unchanged manifest certify the same keys again: a refused post without a deployment certificate stays
+// with the roots of its time.
+func TestEarlierRootsOfOneManifest(t *testing.T) {
+	t.Parallel()
+	before, w := newWorld(t, false), newWorldAt(t, gatetest.Start.Add(time.Hour), false)
+	dir := t.TempDir()
+	must(t, os.Rename(filepath.Dir(before.files.Bundle), filepath.Join(dir, "1")))
+	earlier, err := archive.ReadEarlier(dir, w.files)
+	must(t, err)
+	all := append(archive.Archive{w.read()}, earlier...)
+	var records []ledger.Record
+	for _, of := range []*world{before, w} {
+		of.Clock.Advance(time.Minute)
+		r := of.Post(t)
+		r.ID, r.State, r.Artifacts = fmt.Sprint("post_", len(records)), ledger.StateRefused, r.Artifacts[:4]
+		records = append(records, r)
+	}
+	wantOutcomes(t, export(t, all, records...), all, w.Clock.Now(), "incomplete", "incomplete")
 }
 
 func TestExportRefuses(t *testing.T) {

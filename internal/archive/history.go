@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/ledger"
 )
 
 const maxPastBundle = 64 << 20
@@ -130,6 +131,18 @@ func ReadHistory(bundle string, b evidence.Bundle) (h evidence.History, segments
 
 func (t *Trust) past() []evidence.Segment {
 	return append(slices.Clone(t.segments), evidence.Certificates(t.History.Certificates))
+}
+
+// knew reports whether the trust has the record's manifest, and one of its keys was certified by then.
+func (t *Trust) knew(r ledger.Record) bool {
+	m := t.manifests[r.Manifest]
+	if m == nil {
+		return false
+	}
+	past, err := t.believedBy(m)
+	return err == nil && slices.ContainsFunc(r.Artifacts, func(a ledger.Artifact) bool {
+		return past.Knew(evidence.KeyIDOf(a.Token), lastSigned(r))
+	})
 }
 
 // Join returns today's trust and the earlier ones. It merges an earlier trust with the same roots into today's: its

@@ -15,10 +15,14 @@ const (
 	grpcUnauthenticated  = 16
 )
 
-// Answer is Write for a request of any protocol that its header shows. A gRPC client reads no document: it gets a
-// status with the sentence as its message ("Trailers-Only",
+// Answer is Write for a request of any protocol that its header shows. A client of S3 gets XML. A gRPC client reads no
+// document: it gets a status with the sentence as its message ("Trailers-Only",
 // https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md).
 func (d Details) Answer(w http.ResponseWriter, r *http.Request) {
+	if isS3(r) {
+		d.writeS3(w)
+		return
+	}
 	if !IsGRPC(r) {
 		d.Write(w)
 		return

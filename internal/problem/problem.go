@@ -131,9 +131,13 @@ func (d Details) Write(w http.ResponseWriter) {
 	}{d, d.Detail, brief{d.Code, d.Detail}})
 }
 
-// WriteAs writes document. Problem documents are never cached and never sniffed.
+// WriteAs writes document as JSON. Problem documents are never cached and never sniffed.
 func (d Details) WriteAs(w http.ResponseWriter, contentType string, document any) {
 	body, err := json.Marshal(document)
+	d.write(w, contentType, body, err)
+}
+
+func (d Details) write(w http.ResponseWriter, contentType string, body []byte, err error) {
 	if err != nil {
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return

@@ -36,7 +36,7 @@ func questions() []question {
 		{"User of agents that are not isolated", "mediator-agent",
 			func(a *Answers, said string) { a.Agent = said }, nil},
 		{"Run a node too: yes or no", "no",
-			func(a *Answers, said string) { a.Node = said == "yes" }, nil},
+			func(a *Answers, said string) { a.Node = strings.HasPrefix(strings.ToLower(said), "y") }, nil},
 		{"Signing keys: memory, or https://host:port of Vault", "memory",
 			func(a *Answers, said string) {
 				if a.Vault = nil; said != "memory" {

@@ -181,7 +181,7 @@ func TestAnswers(t *testing.T) {
 
 func TestAsk(t *testing.T) {
 	var out strings.Builder
-	a, err := setup.Ask(strings.NewReader("\nclaude-kode\nclaude-code, github\n\n\nyes\nhttps://v:8200\n\ntoken\n"),
+	a, err := setup.Ask(strings.NewReader("\nclaude-kode\nclaude-code, github\n\n\nY\nhttps://v:8200\n\ntoken\n"),
 		&out)
 	if err != nil || a.Roots != "here" || !slices.Equal(a.Presets, []string{"claude-code", "github"}) || !a.Node ||
 		a.Vault.Address != "https://v:8200" || a.Vault.CA != "" || a.Vault.TokenFile != "token" ||

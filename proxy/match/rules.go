@@ -63,11 +63,11 @@ func (r *Rule) check() error {
 	wide := strings.HasPrefix(r.Match.Host, "*.") || strings.HasSuffix(r.Match.Path, "**")
 	switch {
 	case r.Kind != "" && wide:
-		return fmt.Errorf("a rule about messages must name its host and its path, without * or **")
+		return fmt.Errorf("a rule about messages must name its host and its path, without * or **; {id} matches a segment")
 	case !r.Post:
 		return nil
 	case wide:
-		return fmt.Errorf("an action must name its host and its path, without * or **")
+		return fmt.Errorf("an action must name its host and its path, without * or **; {id} matches a segment")
 	case len(r.Match.Methods) != 1 || IsRead(r.Match.Methods[0]):
 		return fmt.Errorf("an action must have exactly one method, and not one that only reads")
 	}

@@ -136,7 +136,7 @@ func TestApply(t *testing.T) {
 			"policy mediator-action_grant: replaced, it was another one",
 			"mediator-agent_session: is there, and set again",
 			"policy_decision.secret-id: not written, because the role has 1 secret id(s) already; "+
-				"--deliver control makes another")
+				"mediator vault bootstrap --deliver control makes another")
 		role, err := server.Client(t).Logical().ReadWithContext(t.Context(), "auth/approle/role/mediator-request_proof")
 		if err != nil || role.Data["bind_secret_id"] != true || fmt.Sprint(role.Data["token_period"]) != "0" {
 			t.Errorf("%v, %v", role.Data, err)

@@ -78,8 +78,8 @@ func (s credentials) left(ctx context.Context, c *api.Client) (string, error) {
 	if err != nil || len(accessors) == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("not written, because the role has %d secret id(s) already; --deliver %s makes another",
-		len(accessors), s.process), nil
+	return fmt.Sprintf("not written, because the role has %d secret id(s) already; "+
+		"mediator vault bootstrap --deliver %s makes another", len(accessors), s.process), nil
 }
 
 func (s credentials) wrapped(ctx context.Context, c *api.Client) (string, error) {

@@ -124,8 +124,8 @@ func published(c *cobra.Command, from []string, watch bool) (keyring.Published, 
 		if !waiting {
 			fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "mediator: waiting: %v\n", err)
 		}
-		if err := every.Sleep(c.Context(), 250*time.Millisecond); err != nil {
-			return p, err
+		if every.Sleep(c.Context(), 250*time.Millisecond) != nil {
+			return p, fmt.Errorf("stopped while waiting: %w", err)
 		}
 	}
 }

@@ -27,8 +27,8 @@ func Doctor() *cobra.Command {
 observed true, observed false, or only declared (no process can observe it here). It also lists the confinement of the
 processes, what keeps agents from going around the sidecar, the progress of receipts to the node, the agent's reputation
 if the manifest accepts any, whether the upstream proxy answers, the ledger, and the transparency log with its
-witnesses. The exit status is 1 if a control is observed false, and posts are thus refused, if a process or the upstream
-proxy does not answer, if the node refuses receipts, or if an accepted reputation is missing.`,
+witnesses. The exit status is 1 if a control is observed false, or anything else refuses every post now, if a process or
+the upstream proxy does not answer, if the node refuses receipts, or if an accepted reputation is missing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var seen struct {
 				Controls    []policy.ObservedControl `json:"controls"`
@@ -72,7 +72,13 @@ proxy does not answer, if the node refuses receipts, or if an accepted reputatio
 				fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "mediator: %s does not say what it observes: start it, "+
 					"name the sidecar's user in its internal.uids, or see its log\n", name)
 			}
-			if len(away) > 0 || policy.Contradicted(seen.Controls) != nil || stuck(seen.Delivery) ||
+			contradicted := policy.Contradicted(seen.Controls) != nil
+			if !contradicted {
+				if err := admin.Get(c.Context(), at, "/readyz", nil); err != nil {
+					return err
+				}
+			}
+			if len(away) > 0 || contradicted || stuck(seen.Delivery) ||
 				seen.Reputation != nil && seen.Reputation.Code != "" || seen.Proxy != nil && seen.Proxy.Code != "" {
 				return cli.ErrRefused
 			}

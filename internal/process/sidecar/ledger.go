@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -95,7 +97,7 @@ type AcceptedLedger struct {
 }
 
 // AcceptLedger accepts the ledger of the configuration at path in place of the last one of its sidecar, and records
-// that in the ledger. The sidecar must not run.
+// that in the ledger. The sidecar must not run. A process of root becomes one of the sidecar's user.
 func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, err error) {
 	c, err := config.Load[config.Sidecar](path)
 	if err != nil {
@@ -106,6 +108,9 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 		return a, refusal.New("query_malformed",
 			"there is no change to accept: the sidecar configured in %s has not used a ledger yet",
 			path)
+	}
+	if err := becomeOwner(c.State); err != nil {
+		return a, err
 	}
 	s, err := openStore(ctx, c, false, func() {}, func() {})
 	if err != nil {
@@ -134,6 +139,20 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 		return a, err
 	}
 	return a, ledger.Note(markFile(c), found)
+}
+
+// becomeOwner makes root's process one of the folder's owner for good. Otherwise the sidecar could not open the files
+// that the process makes there.
+func becomeOwner(folder string) error {
+	info, err := os.Stat(folder)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || os.Geteuid() != 0 || owner.Uid == 0 {
+		return nil
+	}
+	return errors.Join(syscall.Setgroups(nil), syscall.Setgid(int(owner.Gid)), syscall.Setuid(int(owner.Uid)))
 }
 
 const prunePeriod = 10 * time.Minute

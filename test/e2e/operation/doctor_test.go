@@ -78,11 +78,11 @@ func TestDoctor(t *testing.T) {
 			}
 			untilReadyz(t, r, "deployment_contradicted")
 			check.Must(t, os.Chmod(path, tt.back))
+			untilReadyz(t, r, "")
 			doctor, _ = r.Doctor(t)
 			if doctor.Done(); post() != "posted" {
 				t.Error("no post goes out again")
 			}
-			untilReadyz(t, r, "")
 		})
 	}
 	silent := func(name string) {
@@ -105,6 +105,8 @@ func TestDoctor(t *testing.T) {
 	})
 	silent("control")
 	untilReadyz(t, r, "process_unavailable")
+	doctor, _ := r.Doctor(t)
+	doctor.Refused("callers are refused now: ", "(process_unavailable)")
 	r.StopProcess(t, "trigger")
 	untilReadyz(t, r, "process_unavailable")
 }

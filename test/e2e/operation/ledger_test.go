@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,6 +69,7 @@ func TestLedgerInPostgres(t *testing.T) {
 // A sidecar whose ledger is missing or older does not start until an operator accepts that.
 func TestLedgerReplaced(t *testing.T) {
 	t.Parallel()
+	kit.NeedRoot(t)
 	r := kit.NewClientsRig(t)
 	file := r.In("state/ledger.db")
 	posts := func() {
@@ -102,8 +105,23 @@ func TestLedgerReplaced(t *testing.T) {
 		t.Error("another ledger was made")
 	}
 
+	kit.OpenTo(t, r.In("state"))
+	check.Must(t, os.Lchown(r.In("state"), 65534, 65534))
+	check.Must(t, os.Remove(file+".lock")) // root's, as this test is
+	cmd := exec.Command(kit.Self(t), append(accept, "--json")...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	check.Must(t, err)
 	var accepted sidecar.AcceptedLedger
-	check.Must(t, json.Unmarshal([]byte(kit.Run(t, append(accept, "--json")...)), &accepted))
+	check.Must(t, json.Unmarshal(out, &accepted))
+	for _, made := range []string{file, r.In("state/ledger-mark.json")} {
+		info, err := os.Stat(made)
+		check.Must(t, err)
+		if owner := info.Sys().(*syscall.Stat_t); owner.Uid != 65534 || owner.Gid != 65534 {
+			t.Errorf("%s belongs to %d:%d", made, owner.Uid, owner.Gid)
+		}
+	}
+	check.Must(t, os.Lchown(r.In("state"), 0, 0))
 	if accepted.Reason != "a drill" || accepted.Was.ID == "" || accepted.Was.ID == accepted.Found.ID ||
 		!accepted.RefusedUntil.After(time.Now().Add(10*time.Minute)) {
 		t.Errorf("got %+v", accepted)
@@ -122,9 +140,9 @@ func TestLedgerReplaced(t *testing.T) {
 	if l.ID != accepted.Found.ID || len(l.Acceptances) != 1 || l.Acceptances[0].Was != accepted.Was {
 		t.Errorf("got %+v", l)
 	}
-	out := kit.Mediator(t, "doctor", "--admin", r.Stack.Admin()).Out
-	if !strings.Contains(out, "in the place of ledger "+accepted.Was.ID) || !strings.Contains(out, ": a drill\n") {
-		t.Error(out)
+	doctor := kit.Mediator(t, "doctor", "--admin", r.Stack.Admin()).Out
+	if !strings.Contains(doctor, "in the place of ledger "+accepted.Was.ID) || !strings.Contains(doctor, ": a drill\n") {
+		t.Error(doctor)
 	}
 	e := kit.Mediator(t, accept...).Refused()
 	if !strings.Contains(e.Said, "in use by another process") && !strings.Contains(e.Said, "query_malformed") {
