@@ -316,12 +316,18 @@ func (t *Trust) RevocationsSigned() time.Time {
 type Archive []*Trust
 
 // Of returns the trust whose auditor signed the record's deployment certificate. A post that was refused before may
-// have none: then it is the trust with the record's manifest that knew its keys by then. Otherwise it is today's.
+// have none: then it is the trust with the record's manifest, if possible one that knew its keys by then. Otherwise it
+// is today's.
 func (a Archive) Of(r ledger.Record) *Trust {
 	if len(a) > 1 {
 		k, certificate := evidence.DeploymentCertificateKind(), artifact(r, "deploymentCertificate")
 		for _, t := range a {
 			if certificate == "" && t.knew(r) || t.pins.Signed(k.Purpose, k.Typ, certificate) {
+				return t
+			}
+		}
+		for _, t := range a { // no certified key signed anything in it
+			if certificate == "" && t.manifests[r.Manifest] != nil {
 				return t
 			}
 		}

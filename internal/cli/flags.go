@@ -158,5 +158,10 @@ func ReadInput(c *cobra.Command, path string) ([]byte, error) {
 	if path == "-" {
 		return files.ReadAll(c.InOrStdin(), "standard input", files.MaxInput)
 	}
-	return files.ReadUpTo(path, files.MaxInput)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return files.ReadAll(f, path, files.MaxInput)
 }

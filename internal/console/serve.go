@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/confine"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/observe"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/process/endpoint"
@@ -131,7 +133,8 @@ func (s *Server) confined(socket string, reads []string) (confine.Limits, error)
 	}
 	var named []observe.Path
 	for _, path := range reads {
-		if path != "" {
+		// A default that is missing in the root folder is left out: its folder would make every file readable.
+		if _, err := os.Stat(path); path != "" && (err == nil || !slices.Contains(files.Folders(path), "/")) {
 			named = append(named, observe.Path{Name: path})
 		}
 	}

@@ -65,7 +65,11 @@ func LoadBearer(tokenFile, authorities string) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewBearer(token, string(raw))
+	i, err := NewBearer(token, string(raw))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", authorities, err)
+	}
+	return i, nil
 }
 
 // NewBearer is [LoadBearer] for a token, and authorities in PEM.

@@ -106,6 +106,9 @@ func (r *Registrar) Keep(ctx context.Context, gone func(own string) bool) (ended
 		})
 		return err
 	})
+	if err != nil {
+		ended = 0
+	}
 	return ended, err
 }
 

@@ -96,6 +96,9 @@ func (w *walker) scalar(key string, n *yaml.Node, t reflect.Type) {
 		ok, want = tag == "!!bool" && (n.Value == "true" || n.Value == "false"), "true or false"
 	case reflect.String:
 		ok, want = tag == "!!str" || !w.Complete, "a text, in quotes where YAML takes it for something else"
+		if w.JSON && ok {
+			n.Tag = "!!str" // Read decodes without the types of the fields
+		}
 	case reflect.Float64:
 		ok, want = tag == "!!int" || tag == "!!float", "a number"
 	default:

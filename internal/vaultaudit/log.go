@@ -85,7 +85,10 @@ func merged(streams ...iter.Seq2[Entry, error]) iter.Seq2[Entry, error] {
 			next, stop := iter.Pull2(s)
 			defer stop()
 			heads[i].next = next
-			heads[i].advance()
+			if heads[i].advance(); heads[i].err != nil { // the next stream can depend on this one
+				yield(Entry{}, heads[i].err)
+				return
+			}
 		}
 		for {
 			var first *head

@@ -83,7 +83,8 @@ func decodings(path string) iter.Seq[string] {
 	}
 }
 
-var separators = strings.NewReplacer("%2f", "/", "%5c", `\`, "%21", "!", "%3b", ";", "%2e", ".", "%3f", "?", "%23", "#", "%25", "%")
+var separators = strings.NewReplacer("%2f", "/", "%5c", `\`, "%21", "!", "%3b", ";", "%2e", ".", "%3f", "?", "%23", "#",
+	"%25", "%")
 
 // readings yields a path, or a pattern, in lower case as lenient servers read it: without empty segments or a slash at
 // the end. To some a semicolon or the beginning of a query ends what counts (CVE-2024-38474), or a backslash is a

@@ -342,13 +342,13 @@ func (a *Answer) message(text []byte) {
 		a.response(o)
 		return
 	}
+	if _, like, ok := questionID(o.Get("id").Value); ok {
+		a.Memory.resembled(a.peer, id, like) // while its own request is known
+	}
 	if isAnswer(o) && a.Sent == nil {
 		a.resumed = append(a.resumed, a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true)))
 	}
 	taken := err == nil && a.Memory.strayed(a.peer, id, isTaken(o) && !a.split)
-	if _, like, ok := questionID(o.Get("id").Value); ok {
-		a.Memory.resembled(a.peer, id, like)
-	}
 	a.show(o.Get("result").Members, taken)
 }
 

@@ -152,6 +152,10 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 	if own {
 		return
 	}
+	if of := peer.origin() + " "; m.early.count(of) >= maxEarly {
+		m.unheard.add(peer.origin()) // a server must not make the others' answers doubtful
+		return
+	}
 	m.early.add(peer.answer(like))
 	if id.isText() && like == string(id) {
 		m.early.add(peer.answer(anyText))

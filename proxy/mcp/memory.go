@@ -15,6 +15,7 @@ const (
 	maxTools = 1024
 	maxOpen  = 16  // calls with a broken answer
 	maxSet   = 256 // entries of one [set]
+	maxEarly = 64  // early answers of one origin
 )
 
 // Peer is a server's endpoint and the MCP session that it gave the client. Query is the hash of the URL's query, which
@@ -83,6 +84,15 @@ func (s *set) add(text string) {
 		s.texts = append(s.texts, text)
 		s.all = len(s.texts) > maxSet
 	}
+}
+
+func (s *set) count(prefix string) (n int) {
+	for _, text := range s.texts {
+		if strings.HasPrefix(text, prefix) {
+			n++
+		}
+	}
+	return n
 }
 
 func last[T any](s []T, n int) []T {

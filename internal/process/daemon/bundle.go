@@ -172,7 +172,7 @@ func (w *trustFollowers) current() *TrustFollower {
 // FollowBundle makes the trusts of this process, and then its roles, follow the bundle until ctx ends.
 func (p *Process) FollowBundle(ctx context.Context, c config.Trust) {
 	files.Follow(ctx, []string{c.Bundle}, func() error { return p.followBundle(ctx, c.Bundle) }, func(err error) {
-		p.Log.Error("the new trust bundle is not taken over", zap.Error(err))
+		p.Log.Error("this process's keys still sign by the previous trust bundle", zap.Error(err))
 	})
 }
 

@@ -166,10 +166,17 @@ func (c *cluster) podsOf(id identity.ID) []registrar.Pod {
 	return all
 }
 
+// listTimeout bounds a list of pods while the trust bundle is locked: well below the ten seconds of a transaction.
+const listTimeout = 5 * time.Second
+
 // gone returns the test whether no pod has a UID, or a service account: the last segment of its id. The watch can be
 // behind that of the replica at which a pod has registered: without it no pod is gone that a new list has.
 func (c *cluster) gone(ctx context.Context) func(own string) bool {
-	list := sync.OnceValues(func() (map[string]bool, error) { return c.alive(ctx) })
+	list := sync.OnceValues(func() (map[string]bool, error) {
+		live, err := c.alive(ctx)
+		c.p.failed("the pods cannot be listed, so no certificate ends early", err)
+		return live, err
+	})
 	return func(own string) bool {
 		if !c.unseen(own) {
 			return false

@@ -328,7 +328,7 @@ func (p *process) lead(ctx context.Context) error {
 func (p *process) keep(ctx context.Context) {
 	gone := func(string) bool { return false }
 	if p.cluster != nil {
-		bounded, cancel := context.WithTimeout(ctx, registerTimeout)
+		bounded, cancel := context.WithTimeout(ctx, listTimeout)
 		defer cancel()
 		gone = p.cluster.gone(bounded)
 	}
