@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/test/leaktest"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -431,12 +432,13 @@ func unprivileged(t *testing.T, do func() error) error {
 	t.Helper()
 	answer := make(chan error, 1)
 	go func() {
-		goruntime.LockOSThread() // the thread ends with the goroutine
+		goruntime.LockOSThread() // and never unlocked: the thread keeps no capability
 		none := [2]unix.CapUserData{}
 		if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err != nil {
 			t.Errorf("drop the capabilities: %v", err)
 		}
 		answer <- do()
+		leaktest.Park()
 	}()
 	return <-answer
 }

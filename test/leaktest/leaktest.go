@@ -8,12 +8,19 @@ import (
 	"go.uber.org/goleak"
 )
 
+// Park keeps a goroutine and its thread for good: with a thread end the processes that it has started with Pdeathsig. It
+// is no leak.
+func Park() { select {} }
+
+var parked = goleak.IgnoreAnyFunction("github.com/actionproof/mediator/test/leaktest.Park")
+
 // Main runs the tests of a package, and fails if a goroutine is left.
-func Main(m goleak.TestingM) { goleak.VerifyTestMain(patient{m}) }
+func Main(m goleak.TestingM) { goleak.VerifyTestMain(patient{m}, parked) }
 
 // None fails a test if a goroutine is left, besides those that options leave out.
 func None(t testing.TB, options ...goleak.Option) {
 	t.Helper()
+	options = append(options, parked)
 	wait(options...)
 	goleak.VerifyNone(t, options...)
 }
@@ -22,7 +29,7 @@ type patient struct{ goleak.TestingM }
 
 func (p patient) Run() int {
 	status := p.TestingM.Run()
-	wait()
+	wait(parked)
 	return status
 }
 

@@ -60,6 +60,7 @@ func TestUpstreamProxy(t *testing.T) {
 		t.Error("a call went out without the proxy")
 	}
 	var ready struct{}
+	kit.Eventually(func() bool { return admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &ready) != nil })
 	check.WantCode(t, admin.Get(t.Context(), r.Stack.Admin(), "/readyz", &ready), "not_ready", "upstream_proxy_unreachable")
 	away := kit.Mediator(t, "doctor", "--admin", r.Stack.Admin()).Refused()
 	if !strings.Contains(away.Out, "away           https://"+squid.HTTPS.String()) {

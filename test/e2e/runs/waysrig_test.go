@@ -50,14 +50,23 @@ func newNetNS(t *testing.T) *netns {
 	t.Helper()
 	ns, made := &netns{make(chan func())}, make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the namespace
-		err := unix.Unshare(unix.CLONE_NEWNET)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		own, err := os.Open("/proc/thread-self/ns/net")
+		if err == nil {
+			defer own.Close()
+			err = unix.Unshare(unix.CLONE_NEWNET)
+		}
 		made <- err
 		if err != nil {
 			return
 		}
 		for f := range ns.calls {
 			f()
+		}
+		// The thread lives on: the processes of other tests that it started before would end with it.
+		if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
+			panic(err)
 		}
 	}()
 	if err := <-made; err != nil {
