@@ -94,7 +94,7 @@ func (responses) event(t *tally, data []byte) bool {
 	case "response.completed", "response.incomplete", "response.failed":
 		t.ended = true
 		e.Response.repeats(t)
-		if e.Type == "response.failed" { // clients go by it, whatever the status
+		if e.Type == "response.failed" { // clients ignore its status
 			e.Response.Status = "failed"
 		}
 		e.Response.end(t)

@@ -46,7 +46,7 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 	})
 	m.flights = append(m.flights, f)
 	early := m.early.has(peer.answer(f.id.like())) || !f.id.isText() && m.early.has(peer.answer(anyText))
-	if early || m.unheard.has(peer.origin()) { // the client may have its answer already, or get it unseen
+	if early || m.unheard.has(peer.origin()) { // the client may have, or get, an answer that was not seen
 		f.unsure = true
 		m.doubtful.add(f.request())
 		if f.list {

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Park keeps a goroutine and its thread for good: with a thread end the processes that it has started with Pdeathsig. It
-// is no leak.
+// Park keeps a goroutine and its thread for good. Processes that a thread started with Pdeathsig end with that thread.
+// The goroutine does not count as a leak.
 func Park() { select {} }
 
 var parked = goleak.IgnoreAnyFunction("github.com/actionproof/mediator/test/leaktest.Park")

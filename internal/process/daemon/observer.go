@@ -69,8 +69,8 @@ func (o *Observer) ofAgent() (all []look.Observation) {
 	return all
 }
 
-// CheckStart makes each observation once, and refuses the start if one contradicts a control. What the custody has just
-// said when the keys were opened counts.
+// CheckStart makes each observation once, and refuses the start if one contradicts a control. It reuses what the custody
+// reported when the keys were opened.
 func (o *Observer) CheckStart(ctx context.Context) error {
 	return holds(o.within(ctx, startTimeout, startTimeout))
 }

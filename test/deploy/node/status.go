@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// reportPause is how long changes are collected for one report. A kubelet looks at its containers once a second.
+// reportPause collects changes for one report. A kubelet does the same: it looks at its containers once a second.
 const reportPause = 100 * time.Millisecond
 
 // reportChanges tells the API server the pod's status, now and after each change, until ctx ends.
