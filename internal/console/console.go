@@ -167,6 +167,9 @@ func (s *Server) loggedIn(from role, next http.HandlerFunc) http.HandlerFunc {
 func (s *Server) show(page page) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := page(s, r)
+		if err != nil && refusal.CodeOf(err) == "" { // a process did not answer: what it refuses has a code
+			err = refusal.New("process_unavailable", "%v", err)
+		}
 		if err != nil {
 			fail(w, err)
 			return

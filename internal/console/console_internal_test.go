@@ -110,8 +110,12 @@ func TestRoutes(t *testing.T) {
 			}
 		}
 	}
-	if resp := a.ask(http.MethodGet, "/", ""); resp.StatusCode != http.StatusOK {
-		t.Errorf("without a sidecar: %d", resp.StatusCode)
+	for path, want := range map[string]int{"/": http.StatusOK, "/posts/some": http.StatusServiceUnavailable,
+		"/posts/%2e%2e": http.StatusServiceUnavailable, "/sessions": http.StatusServiceUnavailable, "/feed": http.StatusServiceUnavailable,
+		"/sessions/some": http.StatusServiceUnavailable} {
+		if resp := a.ask(http.MethodGet, path, ""); resp.StatusCode != want {
+			t.Errorf("%s without a sidecar: %d", path, resp.StatusCode)
+		}
 	}
 	if resp := a.ask(http.MethodPost, "/logout", ""); resp.Cookies()[0].MaxAge >= 0 {
 		t.Error("the browser keeps the cookie")

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -50,7 +51,7 @@ type fact struct{ Name, Value string }
 const maxMoments = 300
 
 func (s *Server) post(r *http.Request) (view, error) {
-	found, err := s.record(r.Context(), r.PathValue("id"))
+	found, err := get[admin.Record](r.Context(), s.Admin, "/v1/posts/"+url.PathEscape(r.PathValue("id")))
 	if err != nil {
 		return view{}, err
 	}

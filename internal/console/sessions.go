@@ -7,7 +7,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli/records"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/own"
 )
@@ -20,13 +19,13 @@ type sessionsPage struct {
 
 func (s *Server) sessions(r *http.Request) (view, error) {
 	cursor := r.URL.Query().Get("cursor")
-	a := ask[admin.Summary](r.Context(), s.Admin, link("/v1/summary", "cursor", cursor))
-	if a.Err != "" {
-		return view{}, refusal.New("process_unavailable", "%s", a.Err)
+	found, err := get[admin.Summary](r.Context(), s.Admin, link("/v1/summary", "cursor", cursor))
+	if err != nil {
+		return view{}, err
 	}
-	p := sessionsPage{Summary: a.Is, Live: cursor == ""}
-	if a.Is.Earlier != "" {
-		p.Older = link("/sessions", "cursor", a.Is.Earlier)
+	p := sessionsPage{Summary: found, Live: cursor == ""}
+	if found.Earlier != "" {
+		p.Older = link("/sessions", "cursor", found.Earlier)
 	}
 	return view{"sessions", "Sessions", p}, nil
 }

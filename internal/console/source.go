@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"net/url"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,12 +22,19 @@ type told[A any] struct {
 }
 
 func ask[A any](ctx context.Context, at, path string) (a told[A]) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	if err := admin.Get(ctx, at, path, &a.Is); err != nil {
+	var err error
+	if a.Is, err = get[A](ctx, at, path); err != nil {
 		a.Err = err.Error() + daemon.CodeOf(err)
 	}
 	return a
+}
+
+// get is for pages that have nothing to show without the answer.
+func get[A any](ctx context.Context, at, path string) (is A, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	err = admin.Get(ctx, at, path, &is)
+	return is, err
 }
 
 func together(questions ...func()) {
@@ -51,13 +57,6 @@ func (s *Server) records(ctx context.Context, q ledger.Query, limit int) (all []
 		all = append(all, r)
 	}
 	return all, nil
-}
-
-func (s *Server) record(ctx context.Context, id string) (r admin.Record, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	err = admin.Get(ctx, s.Admin, "/v1/posts/"+url.PathEscape(id), &r)
-	return r, err
 }
 
 // versions returns what is known of each version of each key, and what could not be read.
