@@ -52,6 +52,7 @@ require (
 	google.golang.org/protobuf v1.36.12
 	kernel.org/pub/linux/libs/security/libcap/cap v1.2.78
 	kernel.org/pub/linux/libs/security/libcap/psx v1.2.78
+	maragu.dev/gomponents v1.2.0
 	modernc.org/sqlite v1.58.0
 )
 

@@ -90,6 +90,7 @@ require (
 	golang.org/x/term v0.47.0 // indirect
 	gopkg.in/warnings.v0 v0.1.2 // indirect
 	gotest.tools/gotestsum v1.13.0 // indirect
+	maragu.dev/gomponents v1.2.0 // indirect
 )
 
 require (

@@ -3,9 +3,14 @@ package console
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
+
+	. "maragu.dev/gomponents"
+	. "maragu.dev/gomponents/html"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/ledger"
@@ -20,60 +25,60 @@ type agent struct {
 	Sessions int  // of the newest calls on record
 	Calls    int
 	Refused  int
-	Signals  []signal // of the last scored session
-	Unscored string   // why there are none
-}
-
-// signal is a part of a session's score, of five.
-type signal struct {
-	Name string
-	autonomy.Signal
-}
-
-// Of returns the greatest score that the signal can have.
-func (s signal) Of() (most float64) {
-	for _, part := range s.Parts {
-		most += part.Of
-	}
-	return most
+	Signals  Node // of the last scored session, or why there are none
 }
 
 // maxAgents bounds the agents on the page, and the scores that it asks for.
 const maxAgents = 50
 
-type agentsPage struct {
-	Agents []agent
-	Err    string // of the node
-	More   bool
-	Node   bool
-}
-
 func (s *Server) agents(r *http.Request) (view, error) {
-	p := agentsPage{Node: s.Node != ""}
+	var all []agent
+	var failed string
+	var more bool
 	sum := ask[admin.Summary](r.Context(), s.Admin, "/v1/summary")
 	local := byAgent(sum.Is)
-	if p.Node {
+	if s.Node != "" {
 		known := ask[struct {
 			Agents []accrual.Reputation `json:"agents"`
 		}](r.Context(), s.Node, "/v1/reputation?after=")
-		p.Err, p.More = known.Err, len(known.Is.Agents) > maxAgents
+		failed, more = known.Err, len(known.Is.Agents) > maxAgents
 		for _, one := range known.Is.Agents[:min(len(known.Is.Agents), maxAgents)] {
-			a := agent{Reputation: one, Known: true}
+			a := agent{Reputation: one, Known: true, Signals: s.signals(r.Context(), one)}
 			if l := local[one.Agent]; l != nil {
 				a.Sessions, a.Calls, a.Refused = l.Sessions, l.Calls, l.Refused
 				delete(local, one.Agent)
 			}
-			s.addSignals(r.Context(), &a)
-			p.Agents = append(p.Agents, a)
+			all = append(all, a)
 		}
 	}
 	for _, a := range local {
-		p.Agents = append(p.Agents, *a)
+		all = append(all, *a)
 	}
-	slices.SortStableFunc(p.Agents, func(a, b agent) int {
+	slices.SortStableFunc(all, func(a, b agent) int {
 		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Agent, b.Agent))
 	})
-	return view{"agents", "Agents", p}, nil
+	return view{"/agents", "Agents", Group{
+		H1(Text("Agents")),
+		dim(Text("Scores say how likely it is that nobody steered a session, and prove nothing."),
+			If(s.Node == "", Text(" The console knows no node: it shows only the record."))),
+		If(failed != "", alert("The node does not answer: %s", failed)),
+		list(all, "No agent is known yet.", Div, "agents", agent.show),
+		If(more, P(Text("More agents: "), code("mediator reputation show agents")))}}, nil
+}
+
+func (a agent) show() Node {
+	return Section(Class("card"), label(a.Agent),
+		H2(bdi(a.Agent), If(a.Tier != "", Group{space, Span(Class("tier"), say("tier %s", a.Tier))})),
+		If(a.Known, dim(code(a.AgentID))),
+		Dl(pair("On record", A(to(link("/feed", "agent", a.Agent)), say("%d calls", a.Calls)),
+			say(" in %d sessions, %d refused, of the newest calls", a.Sessions, a.Refused)), If(a.Known, Group{
+			pair("Score", say("%.1f of 100, %s", a.CurrentScore, a.ScoreTrend), If(a.Provisional, Text(", provisional")),
+				say(", from %d sessions", a.TotalSessions),
+				If(a.Disputed, Text("; 0 until it has recovered from a lost dispute"))),
+			pair("Disputes", say("accused %d times: %d won, %d lost, %d open; accuser: %d won, %d lost; %d points",
+				a.ChallengesReceived, a.ChallengesWon, a.ChallengesLost, a.DisputesPending, a.DisputesWon,
+				a.DisputesLost, a.DisputePoints)),
+			pair("Signals", a.Signals)})))
 }
 
 func byAgent(sum admin.Summary) map[string]*agent {
@@ -94,21 +99,31 @@ func byAgent(sum admin.Summary) map[string]*agent {
 	return all
 }
 
-func (s *Server) addSignals(ctx context.Context, a *agent) {
+func (s *Server) signals(ctx context.Context, a accrual.Reputation) Node {
 	if len(a.ScoreHistory) == 0 {
-		a.Unscored = "no session has a score yet"
-		return
+		return Text("no session has a score yet")
 	}
 	last := a.ScoreHistory[len(a.ScoreHistory)-1].SessionID
 	scored := ask[struct {
 		Score struct {
 			Signals autonomy.Signals `json:"signals"`
 		} `json:"score"`
-	}](ctx, s.Node, link("/v1/sessions/"+url.PathEscape(last)+"/score", "owner", a.Owner))
-	if a.Unscored = scored.Err; scored.Err != "" {
-		return
+	}](ctx, s.Node, string(link("/v1/sessions/"+url.PathEscape(last)+"/score", "owner", a.Owner)))
+	if scored.Err != "" {
+		return text(scored.Err)
 	}
 	of := scored.Is.Score.Signals
-	a.Signals = []signal{{"timing", of.Timing.Signal}, {"recursion", of.Recursion.Signal},
-		{"knowledge", of.Knowledge.Signal}, {"entropy", of.Entropy.Signal}, {"challenge", of.Challenge.Signal}}
+	return Group{Ul(Class("signals"), signal("timing", of.Timing.Signal), signal("recursion", of.Recursion.Signal),
+		signal("knowledge", of.Knowledge.Signal), signal("entropy", of.Entropy.Signal),
+		signal("challenge", of.Challenge.Signal)), dim(Text("Of its last scored session."))}
+}
+
+func signal(name string, s autonomy.Signal) Node {
+	most, score := 0.0, fmt.Sprintf("%.1f", s.Score)
+	for _, part := range s.Parts {
+		most += part.Of
+	}
+	return Li(Span(Text(name)), space, Meter(Min("0"), Max(fmt.Sprint(most)), Value(fmt.Sprint(s.Score)),
+		Aria("label", name), Text(score)), space, B(Text(score)), say(" of %.0f ", most),
+		Span(Class("how"), text(strings.ReplaceAll(s.State, "_", " "))))
 }

@@ -2,7 +2,11 @@ package console
 
 import (
 	"fmt"
+	"strconv"
 	"time"
+
+	. "maragu.dev/gomponents"
+	. "maragu.dev/gomponents/html"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/admin"
@@ -10,19 +14,16 @@ import (
 	"github.com/actionproof/mediator/ledger"
 )
 
-// chart is a drawing of bars. About describes it in a sentence. Templates make SVG of it.
+// chart is a drawing of bars. About describes it in a sentence.
 type chart struct {
 	Width, Height int
 	About         string
 	Bars          []bar
-	Labels        []label
+	Labels        []caption
 }
 
 // The widths of charts, as wide as a page and as one of its columns.
 const full, half = 720, 480
-
-// IsHalf reports whether the chart is as wide as a column.
-func (c chart) IsHalf() bool { return c.Width == half }
 
 // bar is one rectangle. Class names its colour and pattern, Title what it says.
 type bar struct {
@@ -30,7 +31,7 @@ type bar struct {
 	Class, Title        string
 }
 
-type label struct {
+type caption struct {
 	X, Y         float64
 	Anchor, Text string
 }
@@ -40,8 +41,29 @@ func (c *chart) bar(x, y, width, height float64, class, format string, args ...a
 }
 
 func (c *chart) label(x, y float64, anchor, format string, args ...any) {
-	c.Labels = append(c.Labels, label{x, y, anchor, fmt.Sprintf(format, args...)})
+	c.Labels = append(c.Labels, caption{x, y, anchor, fmt.Sprintf(format, args...)})
 }
+
+// draw makes SVG of the chart, or nothing without bars.
+func (c chart) draw() Node {
+	if len(c.Bars) == 0 {
+		return nil
+	}
+	return Div(Class("scroll"), TabIndex("0"), Role("group"), label(c.About),
+		SVG(If(c.Width == half, Class("half")), Attr("viewBox", fmt.Sprintf("0 0 %d %d", c.Width, c.Height)),
+			Role("img"), label(c.About), Map(c.Bars, bar.draw), Map(c.Labels, caption.draw)))
+}
+
+func (b bar) draw() Node {
+	return El("rect", Class(b.Class), figure("x", b.X), figure("y", b.Y), figure("width", b.Width),
+		figure("height", b.Height), El("title", text(b.Title)))
+}
+
+func (l caption) draw() Node {
+	return El("text", figure("x", l.X), figure("y", l.Y), Attr("text-anchor", l.Anchor), text(l.Text))
+}
+
+func figure(name string, v float64) Node { return Attr(name, strconv.FormatFloat(v, 'f', 1, 64)) }
 
 // callsOverTime draws the calls of each interval, with the refused at the bottom.
 func callsOverTime(s admin.Summary) chart {
@@ -70,7 +92,7 @@ func callsOverTime(s admin.Summary) chart {
 			}
 		}
 	}
-	c.label(0, 115, "start", "%s", s.First.UTC().Format("2006-01-02 15:04:05"))
+	c.label(0, 115, "start", "%s", stamp(s.First))
 	c.label(float64(c.Width), 115, "end", "%s UTC", s.Last.UTC().Format("15:04:05"))
 	c.About = fmt.Sprintf("%d calls from %s to %s, at most %d in one of %d intervals", s.Calls,
 		s.First.UTC().Format(time.RFC3339), s.Last.UTC().Format(time.RFC3339), most, len(s.Spans))

@@ -7,7 +7,8 @@
 //	serve.go     the listeners, and the confinement of the process
 //	source.go    questions to the processes
 //	live.go      news of ended calls for open pages
-//	view.go      the templates and their functions
+//	view.go      the frame of a page, and what pages are made of
+//	parts.go     the parts that several pages have
 //	now.go, feed.go, post.go, sessions.go, agents.go, keys.go, manifest.go   a page each
 //	closest.go   the rule that is closest to a refused call, and what differs
 //	chart.go     charts as SVG
@@ -22,6 +23,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	. "maragu.dev/gomponents"
+	. "maragu.dev/gomponents/html"
 
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/config"
@@ -67,7 +70,7 @@ type Server struct {
 	mux      *http.ServeMux
 }
 
-// page returns what a template shows for a request.
+// page answers a request.
 type page func(*Server, *http.Request) (view, error)
 
 // routes are the pages, and who may see them. Besides them there are /login, /logout, /live and the files in static.
@@ -153,7 +156,7 @@ func (s *Server) loggedIn(from role, next http.HandlerFunc) http.HandlerFunc {
 		}
 		switch {
 		case may == nothing && s.provider != nil:
-			http.Redirect(w, r, link("/login", "to", r.URL.RequestURI()), http.StatusSeeOther)
+			http.Redirect(w, r, string(link("/login", "to", r.URL.RequestURI())), http.StatusSeeOther)
 		case may == nothing:
 			http.Redirect(w, r, "/login", http.StatusSeeOther)
 		case may < from:
@@ -180,5 +183,6 @@ func (s *Server) show(page page) http.HandlerFunc {
 
 func fail(w http.ResponseWriter, err error) {
 	d := problem.DetailsOf(err)
-	view{"error", d.Title, d}.write(w, d.Status)
+	view{"", d.Title, Group{H1(text(d.Title)), P(text(d.Detail)), P(code(d.Code)),
+		P(A(to("/"), Text("Now")), Text(" · "), A(to("/login"), Text("Log in")))}}.write(w, d.Status)
 }

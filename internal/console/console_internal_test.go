@@ -9,6 +9,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -196,6 +199,33 @@ func TestOrigin(t *testing.T) {
 	if got := resp.Header.Get("Content-Security-Policy"); got != contentPolicy || strings.Contains(got, "unsafe") {
 		t.Errorf("the policy is %q", got)
 	}
+}
+
+// TestMarkup: pages are made only of elements and attributes with constant names, of escaped texts, and of URLs whose
+// scheme no text can choose.
+func TestMarkup(t *testing.T) {
+	t.Parallel()
+	names, err := filepath.Glob("*.go")
+	check.Must(t, err)
+	found := make(map[string]int)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		raw, err := os.ReadFile(name)
+		check.Must(t, err)
+		for _, use := range regexp.MustCompile(`\b(Rawf?|NodeFunc|Style(El|Attr)?|IFrame|Object|Embed)\(.*|`+
+			`\b(Href|Src|Action|FormAction|El|Attr|Data|Aria|place)\([^"].*|\bScript\([^S].*`).FindAllString(string(raw), -1) {
+			found[strings.Trim(use, "{}() ")]++
+		}
+	}
+	check.WantEqual(t, found, map[string]int{
+		"Href(string(at":              1, // to
+		"place(path":                  1, // link
+		`place(path + "?" + v.Encode`: 1,
+		`place(page)), Text("Open the console")))}}.write(w, http.StatusOK`: 1, // within
+		"Attr(name, strconv.FormatFloat(v, 'f', 1, 64":                      1, // figure
+	})
 }
 
 func TestClosest(t *testing.T) {

@@ -6,11 +6,13 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	. "maragu.dev/gomponents"
+	. "maragu.dev/gomponents/html"
+
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy"
 	"github.com/actionproof/mediator/proxy/own"
@@ -51,37 +53,33 @@ func (f filter) selects(r ledger.Record) bool {
 }
 
 // IsSet reports whether the filter leaves any call out.
-func (f filter) IsSet() bool { return f.Permalink() != "/feed" }
+func (f filter) IsSet() bool { return f.link("") != "/feed" }
 
 // link returns the page with the same filter, after a record.
-func (f filter) link(cursor string) string {
+func (f filter) link(cursor string) place {
 	return link("/feed", "state", string(f.State), "flow", f.Flow, "session", f.Session, "since", f.Since, "until",
 		f.Until, "key", f.Key, "code", f.Code, "host", f.Host, "agent", f.Agent, "cursor", cursor)
 }
 
-// Permalink is the page as it is, without its place in the list.
-func (f filter) Permalink() string { return f.link("") }
-
-type row struct {
-	ledger.Record
-	Place string // tells the row from others of the same call on the page
-	Why   *why   // nil unless the call was refused or failed
+func (f filter) form() Node {
+	return Form(Class("filter"), Method("get"), Action("/feed"), Aria("label", "Filter"),
+		choice("State", f.State, states), choice("Flow", f.Flow, proxy.Flows[:]),
+		field("Code", f.Code, "11", ID("filter")), field("Host", f.Host, "11"), field("Agent", f.Agent, "11"),
+		field("Session", f.Session, "11"), field("Since", f.Since, "8", Placeholder("24h")),
+		field("Until", f.Until, "8"),
+		If(f.Key != "", Input(Type("hidden"), Name("key"), Value(f.Key))),
+		Button(Text("Filter")), space,
+		If(f.IsSet(), Group{A(to(f.link("")), Text("Link to this")), space, A(to("/feed"), Text("Show all"))}))
 }
 
-type why struct {
-	Title, Remedy string
-	Closest       *closest
-	Proposal      string
+func choice[V ~string](title string, chosen V, all []V) Node {
+	return Group{Label(Text(title+" "), Select(Name(strings.ToLower(title)), Option(Value(""), Text("all")),
+		Map(all, func(v V) Node { return Option(If(v == chosen, Selected()), text(string(v))) }))), space}
 }
 
-type feedPage struct {
-	Filter  filter
-	States  []ledger.State
-	Flows   []string
-	Refused []row // the newest, above all
-	Rows    []row
-	Older   string // the page with the calls before these; empty if there are none
-	Live    bool
+func field(title, value, size string, more ...Node) Node {
+	return Group{Label(Text(title+" "), Input(Name(strings.ToLower(title)), Value(value), Attr("size", size),
+		Attr("spellcheck", "false"), AutoComplete("off"), Group(more))), space}
 }
 
 func (s *Server) feed(r *http.Request) (view, error) {
@@ -89,8 +87,8 @@ func (s *Server) feed(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	p := feedPage{Filter: f, States: states, Flows: proxy.Flows[:], Live: f.Cursor == "" && f.Until == ""}
 	rules := ask[own.Rules](r.Context(), s.Admin, "/v1/rules").Is.Rules
+	var refused []ledger.Record                         // the newest
 	if f.State == "" && f.Cursor == "" && f.Key == "" { // no index has both the key and the state
 		for _, state := range []ledger.State{ledger.StateRefused, ledger.StateFailed} {
 			of := f
@@ -99,19 +97,28 @@ func (s *Server) feed(r *http.Request) (view, error) {
 			if err != nil {
 				return view{}, err
 			}
-			p.Refused = append(p.Refused, explained(found, "first", rules)...)
+			refused = append(refused, found...)
 		}
-		slices.SortStableFunc(p.Refused, func(a, b row) int { return b.Started.Compare(a.Started) })
-		p.Refused = p.Refused[:min(len(p.Refused), refusedRows)]
+		slices.SortStableFunc(refused, func(a, b ledger.Record) int { return b.Started.Compare(a.Started) })
+		refused = refused[:min(len(refused), refusedRows)]
 	}
 	found, older, err := s.list(r.Context(), f, rows)
 	if err != nil {
 		return view{}, err
 	}
-	if p.Rows = explained(found, "call", rules); older != "" {
-		p.Older = f.link(older)
+	title, none, more := "All calls", "No call.", place("")
+	if f.IsSet() {
+		title = "Selected calls"
 	}
-	return view{"feed", "Feed", p}, nil
+	if older != "" {
+		none, more = "No call among those that were read.", f.link(older)
+	}
+	return view{"/feed", "Feed", Div(If(f.Cursor == "" && f.Until == "", following),
+		H1(Text("Feed")), f.form(),
+		If(f.Key != "", P(Text("Calls with evidence that "), code(f.Key), Text(" has signed."))),
+		If(len(refused) > 0, Section(Class("first"), Aria("labelledby", "refused"),
+			H2(ID("refused"), Text("Refused and failed")), calls(refused, "first", rules, ""))),
+		section("calls", title, calls(found, "call", rules, none), next(more, "Older calls")))}, nil
 }
 
 // list returns at most limit calls that a filter selects, and the cursor for the next ones.
@@ -133,22 +140,6 @@ func (s *Server) list(ctx context.Context, f filter, limit int) (found []ledger.
 		}
 	}
 	return found, "", nil
-}
-
-func explained(all []ledger.Record, place string, rules []own.Rule) (out []row) {
-	for _, r := range all {
-		out = append(out, row{r, place, explain(r, rules)})
-	}
-	return out
-}
-
-// explain returns why a call was refused or failed; nil if it was neither.
-func explain(r ledger.Record, rules []own.Rule) *why {
-	if r.Code == "" {
-		return nil
-	}
-	title := problem.DetailsOf(refusal.New(r.Code, "")).Title
-	return &why{title, problem.Remedy(r.Code), closestTo(r, rules), proposal(r)}
 }
 
 func count[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }

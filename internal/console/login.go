@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	. "maragu.dev/gomponents"
+	. "maragu.dev/gomponents/html"
+
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -129,19 +132,25 @@ func (s *Server) setCookie(w http.ResponseWriter, name, value string, life time.
 		Secure: s.URL.Scheme == "https", MaxAge: seconds})
 }
 
-type loginPage struct {
-	Code   string
-	Issuer string // of the OpenID provider; empty if there is none
-	To     string // the path to return to
-}
-
 // showLogin shows the form that uses a code. A GET uses none up: programs that look at links for people make those.
 func (s *Server) showLogin(w http.ResponseWriter, r *http.Request) {
-	p := loginPage{Code: r.URL.Query().Get("code"), To: r.URL.Query().Get("to")}
-	if s.provider != nil {
-		p.Issuer = s.provider.Issuer
+	form := func(content ...Node) Node { return Form(Method("post"), Action("/login"), Group(content)) }
+	button := Button(Class("primary"), AutoFocus(), Text("Open the console"))
+	main := Group{Class("login"), H1(Text("The mediator's console"))}
+	if code := r.URL.Query().Get("code"); code != "" {
+		main = append(main, P(Text("This link logs in one browser, once.")),
+			form(Input(Type("hidden"), Name("code"), Value(code)), button))
+	} else {
+		if s.provider != nil {
+			main = append(main, P(A(to(link("/login/provider", "to", r.URL.Query().Get("to"))),
+				say("Log in at %s", s.provider.Issuer))))
+		}
+		main = append(main, P(Code(Text("mediator console")),
+			Text(" prints a link that logs in one browser, once. Open it, or paste its code.")),
+			form(Label(Text("Code "), Input(Name("code"), Required(), AutoComplete("off"),
+				Attr("spellcheck", "false"))), space, button))
 	}
-	view{"login", "Log in", p}.write(w, http.StatusOK)
+	view{"/login", "Log in", Div(main)}.write(w, http.StatusOK)
 }
 
 const (

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	. "maragu.dev/gomponents"
+	. "maragu.dev/gomponents/html"
+
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/internal/problem"
@@ -30,46 +33,77 @@ type end struct {
 	At   time.Time
 }
 
-type nowPage struct {
-	Summary told[admin.Summary]
-	States  []stateCount
-	Chart   chart
-	Steps   chart
-	Lines   []line
-	Ends    []end
-	More    int // ends that are not shown
-	Unread  []string
-	Now     time.Time
-}
-
-type stateCount struct {
-	State ledger.State
-	Calls int
-	Posts int
-}
-
 const shownEnds = 8
 
 func (s *Server) now(r *http.Request) (view, error) {
-	p := nowPage{Now: s.Now()}
+	var sum told[admin.Summary]
+	var lines []line
+	var unread []string
 	var metrics told[admin.Metrics]
 	var versions []keyring.Version
 	together(
-		func() { p.Summary = ask[admin.Summary](r.Context(), s.Admin, "/v1/summary") },
-		func() { p.Lines = s.lines(r.Context()) },
+		func() { sum = ask[admin.Summary](r.Context(), s.Admin, "/v1/summary") },
+		func() { lines = s.lines(r.Context()) },
 		func() { metrics = s.metrics(r.Context()) },
-		func() { versions, p.Unread = s.versions(r.Context()) },
+		func() { versions, unread = s.versions(r.Context()) },
 	)
-	for _, state := range states {
-		p.States = append(p.States, stateCount{state, p.Summary.Is.States[state], p.Summary.Is.Posts[state]})
+	all, now := ends(metrics.Is, versions), s.Now()
+	counts := Node(alert("The sidecar does not answer: %s", sum.Err))
+	if sum.Err == "" {
+		counts = showCounts(sum.Is)
 	}
-	p.Chart, p.Steps = callsOverTime(p.Summary.Is), stepTimes(p.Summary.Is.Steps)
-	p.Lines = append(p.Lines, vaultLine(metrics))
-	p.Ends = ends(metrics.Is, versions)
-	if p.More = len(p.Ends) - shownEnds; p.More > 0 {
-		p.Ends = p.Ends[:shownEnds]
+	return view{"/", "Now", Div(following,
+		H1(Text("Now")), counts,
+		Div(Class("columns"),
+			section("deployment", "Deployment",
+				Dl(Class("lines"), Map(append(lines, vaultLine(metrics)), func(l line) Node {
+					return pair(l.Name, mark(l.State), say(" %s %s", l.Says, l.Remedy))
+				}))),
+			section("ends", "What ends next",
+				Ul(Class("ranking"), Map(all[:min(len(all), shownEnds)], func(e end) Node {
+					return Li(Span(text(e.Name)), space, B(at(e.At, until(e.At, now))))
+				})),
+				If(len(all) > shownEnds, P(A(to("/keys"), say("%d more", len(all)-shownEnds)))),
+				Map(unread, func(why string) Node { return dim(say("Not read: %s", why)) }))))}, nil
+}
+
+// showCounts shows what a summary counts.
+func showCounts(sum admin.Summary) Node {
+	none := P(Class("empty"), Text("No call is on record yet."))
+	overTime, steps := Node(none), Node(P(Class("empty"), Text("No post is among these calls.")))
+	if sum.Calls > 0 {
+		overTime = Group{callsOverTime(sum).draw(), P(Class("legend"),
+			Map(states, func(s ledger.State) Node { return Group{hue(string(s)), say("%s ", s)} }))}
 	}
-	return view{"now", "Now", p}, nil
+	if len(sum.Steps) > 0 {
+		steps = Group{P(Class("legend"), hue("median"), Text("median "), hue("p95"), Text("95th percentile")),
+			stepTimes(sum.Steps).draw()}
+	}
+	return Group{
+		dim(say("The newest %d calls", sum.Calls), If(sum.Calls > 0, say(", since %s UTC", stamp(sum.First))),
+			Text(".")),
+		Ul(Class("numbers"), Map(states, func(of ledger.State) Node {
+			class := string(of)
+			if sum.States[of] == 0 {
+				class = "zero"
+			}
+			return Li(Class(class), A(to(link("/feed", "state", string(of))), B(say("%d", sum.States[of])), space,
+				state(of), space, Span(Class("dim"), say("%d posts", sum.Posts[of]))))
+		})),
+		section("over-time", "Calls over time", overTime),
+		Div(Class("columns"),
+			section("by-code", "Refused and failed, by code", list(sum.Codes, "None.", Ul, "ranking",
+				func(c admin.Count) Node {
+					return Li(A(to(link("/feed", "code", c.Name)), code(c.Name)), space, B(say("%d", c.Calls)))
+				})),
+			section("by-agent", "By agent", list(sum.Agents, "None.", Ul, "ranking", func(c admin.Count) Node {
+				name := Span(Text("no rule names the agent"))
+				if c.Name != "" {
+					name = A(to(link("/feed", "agent", c.Name)), bdi(c.Name))
+				}
+				return Li(name, space, B(say("%d", c.Calls)))
+			}))),
+		section("steps", "Time of each step of a post", steps)}
 }
 
 func (s *Server) metrics(ctx context.Context) (m told[admin.Metrics]) {

@@ -20,6 +20,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"go.uber.org/zap"
 	"golang.org/x/oauth2"
+	. "maragu.dev/gomponents"
+	. "maragu.dev/gomponents/html"
 
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/files"
@@ -165,9 +167,10 @@ func (s *Server) believeProvider(w http.ResponseWriter, r *http.Request) {
 	}
 	session := s.logins.begin(ticket{may, s.Now().Add(teamLife)}, s.Now())
 	s.setCookie(w, s.cookie(), session, teamLife, http.SameSiteStrictMode)
-	to := s.within(a.to)
-	w.Header().Set("Refresh", "0; url="+to)
-	view{"entered", "Logged in", to}.write(w, http.StatusOK)
+	page := s.within(a.to)
+	w.Header().Set("Refresh", "0; url="+page)
+	view{"", "Logged in", Group{H1(Text("Logged in")),
+		P(A(to(place(page)), Text("Open the console")))}}.write(w, http.StatusOK)
 }
 
 // within returns a page of the console, which is the first one unless to names another.

@@ -128,7 +128,7 @@ func (p *idp) team(t *testing.T) *asking {
 func (a *asking) leave(t *testing.T, p *idp, to string) (state string) {
 	t.Helper()
 	a.cookie = ""
-	resp := a.ask(http.MethodGet, link("/login/provider", "to", to), "")
+	resp := a.ask(http.MethodGet, string(link("/login/provider", "to", to)), "")
 	at, err := url.Parse(resp.Header.Get("Location"))
 	check.Must(t, err)
 	if resp.StatusCode != http.StatusSeeOther || !strings.HasPrefix(at.String(), p.URL+"/auth?") {
@@ -146,7 +146,7 @@ func (a *asking) leave(t *testing.T, p *idp, to string) (state string) {
 // back comes from the provider with an answer. It returns the code of the refusal, empty for a new session.
 func (a *asking) back(t *testing.T, state string, more ...string) (code string) {
 	t.Helper()
-	resp := a.ask(http.MethodGet, link(callback, append([]string{"code", "good", "state", state}, more...)...), "")
+	resp := a.ask(http.MethodGet, string(link(callback, append([]string{"code", "good", "state", state}, more...)...)), "")
 	if all := resp.Cookies(); len(all) == 0 || all[0].Name != "__Host-console-login" || all[0].MaxAge >= 0 {
 		t.Errorf("the browser keeps the attempt: %v", all)
 	}
@@ -280,7 +280,7 @@ func TestHostileAnswers(t *testing.T) {
 		"javascript:alert(1)": here, "\r\nSet-Cookie: a=b": here, "/" + strings.Repeat("a", maxTo): here,
 	} {
 		state := a.leave(t, p, to)
-		resp := a.ask(http.MethodGet, link(callback, "code", "good", "state", state), "")
+		resp := a.ask(http.MethodGet, string(link(callback, "code", "good", "state", state)), "")
 		check.WantEqual(t, resp.Header.Get("Refresh"), "0; url="+want)
 		page, err := io.ReadAll(resp.Body)
 		check.Must(t, err)
@@ -311,7 +311,7 @@ func TestHostileProvider(t *testing.T) {
 		http.Error(w, "bad request by "+r.PostFormValue("client_id"), http.StatusBadRequest)
 	}
 	a := p.team(t)
-	resp := a.ask(http.MethodGet, link(callback, "code", "good", "state", a.leave(t, p, "")), "")
+	resp := a.ask(http.MethodGet, string(link(callback, "code", "good", "state", a.leave(t, p, ""))), "")
 	if page, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(page), "console_login_failed") ||
 		strings.Contains(string(page), "bad request") {
 		t.Errorf("the page of a failed login is %s, %v", page, err)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -10,18 +11,16 @@ import (
 	"slices"
 	"strings"
 
+	. "maragu.dev/gomponents"
+	. "maragu.dev/gomponents/html"
+
 	"github.com/actionproof/mediator/internal/admin"
+	"github.com/actionproof/mediator/internal/cli"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/policy"
 	"github.com/actionproof/mediator/proxy/own"
 )
-
-// artifact is an artifact of a post with its claims, above those that it rests on.
-type artifact struct {
-	*records.Artifact
-	Claims []claim
-	Below  []artifact
-}
 
 // claim is one claim of an artifact, and how its signer knows it.
 type claim struct{ Name, Value, How string }
@@ -33,20 +32,6 @@ const (
 	signed   = "signed"
 )
 
-type postPage struct {
-	admin.Record
-	Why      *why
-	Results  []Result
-	Unjudged string // why there are no results
-	Steps    chart
-	Evidence []artifact
-	Timeline []records.Moment
-	Earlier  int // moments that are not shown
-	Facts    []fact
-}
-
-type fact struct{ Name, Value string }
-
 // maxMoments bounds a timeline on a page.
 const maxMoments = 300
 
@@ -55,19 +40,109 @@ func (s *Server) post(r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	p := postPage{Record: found, Steps: waterfall(found.Record), Facts: facts(found.Record)}
-	p.Timeline = records.Timeline(found.Receipts)
-	if p.Earlier = max(0, len(p.Timeline)-maxMoments); p.Earlier > 0 {
-		p.Timeline = p.Timeline[p.Earlier:]
-	}
+	moments := records.Timeline(found.Receipts)
+	earlier := max(0, len(moments)-maxMoments)
+	var rules []own.Rule
 	if found.Code != "" {
-		p.Why = explain(found.Record, ask[own.Rules](r.Context(), s.Admin, "/v1/rules").Is.Rules)
+		rules = ask[own.Rules](r.Context(), s.Admin, "/v1/rules").Is.Rules
 	}
-	p.Evidence = withClaims(records.Chain(found.Artifacts))
-	if found.Flow == "post" {
-		p.Results, p.Unjudged = s.judge(r.Context(), found)
+	isPost := found.Flow == "post"
+	evidence := records.Chain(found.Artifacts)
+	return view{"/feed", found.ID, Group{
+		H1(Class("title"), state(found.State), space,
+			Span(B(text(found.Method)), space, bdi(found.Host+found.Path))),
+		dim(code(found.ID), say(" · %s · %s UTC", found.Flow, stamp(found.Started)),
+			If(!found.Finished.IsZero(), say(" · %s", took(found.Record))),
+			If(found.Status != 0, say(" · answered %d", found.Status)),
+			If(found.Session != "", Group{Text(" · "), A(to(under("/sessions/", found.Session)),
+				say("session %s", cli.Short(found.Session)))})),
+		If(found.Code != "", section("why", "Why it was "+string(found.State), explanation(found.Record, rules))),
+		Iff(isPost, func() Node { return s.results(r.Context(), found) }),
+		Div(Class("columns wide"),
+			Div(
+				If(len(evidence) > 0, section("evidence", "Evidence",
+					dim(Text("Each artifact is above those that it rests on. "), how(observed),
+						Text(" its signer saw it, "), how(declared), Text(" its signer was told, "), how(signed),
+						Text(" its signer's own act.")),
+					Ul(Class("tree"), Map(evidence, showArtifact)))),
+				section("facts", "What was asked", Dl(asked(found.Record)))),
+			Div(
+				If(len(moments) > 0, section("timeline", "The session up to this call",
+					If(earlier > 0, dim(say("%d earlier moments are ", earlier),
+						A(to(under("/sessions/", found.Session)), Text("on the session's page")), Text("."))),
+					timeline(moments[earlier:], ""))),
+				If(len(found.Steps) > 0, section("step-times", "Steps", waterfall(found.Record).draw())),
+				If(len(found.Checks) > 0, section("checks", "Checks", Ul(Class("checks"),
+					Map(found.Checks, func(c ledger.Check) Node {
+						return tick(c.OK, text(c.Name), If(!c.OK, Group{Text(" refused: "), code(c.Code),
+							say(" %s", c.Detail)}))
+					})))),
+				shown(found.Assurance))),
+		If(isPost, section("offline", "Verify it without this page", Pre(TabIndex("0"),
+			say("mediator posts show %s --json > post.json\nmediator verify post.json --registry registry.jwk "+
+				"--auditor auditor.jwk", found.ID))))}}, nil
+}
+
+// results shows what mediator verify says of a post.
+func (s *Server) results(ctx context.Context, r admin.Record) Node {
+	results, unjudged := s.judge(ctx, r)
+	judged := Node(Dl(Class("results"), Map(results, func(one Result) Node {
+		return Group{Dt(text(one.Name)), Dd(Class(one.State), sign(cmp.Or(signs[one.State], "–")), say(" %s", one.Says))}
+	})))
+	if unjudged != "" {
+		judged = P(say("Not verified here: %s", unjudged))
 	}
-	return view{"post", found.ID, p}, nil
+	return section("results", "Four results", dim(Text("Each stands for itself. There is no overall result.")), judged,
+		P(code("nonHumanIdentityProven: false"), Text(", always."),
+			If(r.State.Outcome(), say(" The outcome is %s.", r.Word()))))
+}
+
+var signs = map[string]string{"yes": "✓", "no": "✕"}
+
+func how(known string) Node { return Span(Class("how "+known), Text(known)) }
+
+// shown says what the checks of a record show.
+func shown(a *policy.Assurance) Node {
+	if a == nil {
+		return nil
+	}
+	return section("assurance", "What the checks show", P(text(strings.ReplaceAll(a.Claim, "_", " "))),
+		If(len(a.Issues) > 0, P(say("Missing: %s", strings.Join(a.Issues, ", ")))))
+}
+
+// showArtifact shows an artifact with its claims, above those that it rests on.
+func showArtifact(a *records.Artifact) Node {
+	return Li(
+		Details(
+			Summary(B(text(a.Name)), space, Span(Class("says"), text(a.Says+a.Unread))),
+			If(a.Unread == "", Dl(
+				pair("Said by", bdi(a.Issuer), Text(" with key "), code(a.Key)),
+				pair("Id", code(a.ID)),
+				Map(claims(a.Token), func(c claim) Node { return pair(c.Name, bdi(c.Value), space, how(c.How)) }))),
+			P(Class("label"), ID("token-"+a.ID), Text("Token, as signed")),
+			Pre(Class("token"), TabIndex("0"), label("Token of "+a.Name), text(a.Token))),
+		If(len(a.RestsOn) > 0, Ul(Map(a.RestsOn, showArtifact))))
+}
+
+// asked shows what a record says of its call, without what is empty.
+func asked(r ledger.Record) (all Group) {
+	for _, fact := range [][2]string{{"rule", r.Rule}, {"subject", r.Subject}, {"action", r.Action},
+		{"resource", r.Resource}, {"message", r.Message}, {"result", r.Result},
+		{"query names", strings.Join(r.QueryNames, ", ")}, {"carries", r.Carries}, {"event", r.Event},
+		{"content hash", r.ContentHash}, {"binding hash", r.BindingHash}, {"capability", r.CapabilityID},
+		{"manifest", r.Manifest}, {"unfit", r.Unfit}} {
+		if fact[1] != "" {
+			all = append(all, pair(fact[0], bdi(fact[1])))
+		}
+	}
+	if m := r.Model; m != nil {
+		all = append(all, pair("model", bdi(m.API+" "+m.Model), say(", %s", m.Outcome),
+			If(m.AnsweredBy != "", Group{Text(", answered by "), bdi(m.AnsweredBy)})))
+	}
+	for _, t := range r.Tools {
+		all = append(all, pair("tool", bdi(t.Name), If(t.Unnamed, Text(" (no rule names it)"))))
+	}
+	return all
 }
 
 func (s *Server) judge(ctx context.Context, r admin.Record) (results []Result, unjudged string) {
@@ -79,26 +154,6 @@ func (s *Server) judge(ctx context.Context, r admin.Record) (results []Result, u
 		return nil, err.Error()
 	}
 	return results, ""
-}
-
-// facts are what a record says of its call, without the empty ones.
-func facts(r ledger.Record) (all []fact) {
-	for _, f := range []fact{{"rule", r.Rule}, {"subject", r.Subject}, {"action", r.Action}, {"resource", r.Resource},
-		{"message", r.Message}, {"result", r.Result}, {"query names", strings.Join(r.QueryNames, ", ")},
-		{"carries", r.Carries}, {"event", r.Event}, {"content hash", r.ContentHash}, {"binding hash", r.BindingHash},
-		{"capability", r.CapabilityID}, {"manifest", r.Manifest}, {"unfit", r.Unfit}} {
-		if f.Value != "" {
-			all = append(all, f)
-		}
-	}
-	return all
-}
-
-func withClaims(all []*records.Artifact) (out []artifact) {
-	for _, a := range all {
-		out = append(out, artifact{a, claims(a.Token), withClaims(a.RestsOn)})
-	}
-	return out
 }
 
 // registered are the claims that every artifact has. The page shows them by themselves.

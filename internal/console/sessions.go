@@ -5,62 +5,83 @@ import (
 	"net/http"
 	"strconv"
 
+	. "maragu.dev/gomponents"
+	. "maragu.dev/gomponents/html"
+
 	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/internal/cli/records"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/proxy/own"
 )
 
-type sessionsPage struct {
-	Summary admin.Summary
-	Older   string
-	Live    bool
-}
-
 func (s *Server) sessions(r *http.Request) (view, error) {
 	cursor := r.URL.Query().Get("cursor")
-	found, err := get[admin.Summary](r.Context(), s.Admin, link("/v1/summary", "cursor", cursor))
+	found, err := get[admin.Summary](r.Context(), s.Admin, string(link("/v1/summary", "cursor", cursor)))
 	if err != nil {
 		return view{}, err
 	}
-	p := sessionsPage{Summary: found, Live: cursor == ""}
+	older := place("")
 	if found.Earlier != "" {
-		p.Older = link("/sessions", "cursor", found.Earlier)
+		older = link("/sessions", "cursor", found.Earlier)
 	}
-	return view{"sessions", "Sessions", p}, nil
+	return view{"/sessions", "Sessions", Div(If(cursor == "", following),
+		H1(Text("Sessions")),
+		dim(say("The sessions of %d calls", found.Calls),
+			If(found.Calls > 0, Group{Text(", from "), lived(found.First, found.Last)}),
+			Text(". A session is one agent run, opened by one event.")),
+		list(found.Sessions, "No session is on record yet.", Ol, "list", showSession),
+		next(older, "Older sessions"))}, nil
 }
 
-type sessionPage struct {
-	ID, Event, Agent string
-	Timeline         []records.Moment
-	Unread           string // why there is no timeline
-	Next             string // the page with the next moments
-	Rows             []row
-	Older            string
+func showSession(s admin.SessionSummary) Node {
+	open := Span(Class("mark unknown"), Text("● ended"))
+	if s.Open {
+		open = Span(Class("mark good"), Text("○ open"))
+	}
+	about := Group{If(s.Agent != "", Group{bdi(s.Agent), Text(" · ")}),
+		say("%d calls, %d posts, %d to models · ", s.Calls, s.Posts, s.Models), lived(s.First, s.Last)}
+	for _, of := range states {
+		if n := s.States[of]; n > 0 {
+			about = append(about, say(" · %d ", n), state(of))
+		}
+	}
+	return Li(A(Class("row"), to(under("/sessions/", s.ID)), open, space, code(s.ID)), P(about))
 }
 
 func (s *Server) session(r *http.Request) (view, error) {
 	from := cmp.Or(number(r.URL.Query().Get("from")), 1)
-	p := sessionPage{ID: r.PathValue("id")}
-	found, older, err := s.list(r.Context(), filter{Query: ledger.Query{Session: p.ID}}, rows)
+	id := r.PathValue("id")
+	found, older, err := s.list(r.Context(), filter{Query: ledger.Query{Session: id}}, rows)
 	if err != nil {
 		return view{}, err
 	}
-	tokens, err := admin.Receipts(r.Context(), s.Admin, p.ID, from, maxMoments)
-	if err != nil {
-		p.Unread = err.Error()
+	tokens, unread := admin.Receipts(r.Context(), s.Admin, id, from, maxMoments)
+	moments := timeline(records.Timeline(tokens),
+		"No receipt: the session has made no observed call to a model, and no post.")
+	if unread != nil {
+		moments = P(say("Not read: %v", unread))
 	}
-	if p.Timeline = records.Timeline(tokens); len(tokens) == maxMoments {
-		p.Next = link("/sessions/"+p.ID, "from", count(from+maxMoments))
+	var later, earlier place
+	if len(tokens) == maxMoments {
+		later = link(string(under("/sessions/", id)), "from", count(from+maxMoments))
 	}
-	for _, call := range found {
-		p.Event, p.Agent = cmp.Or(p.Event, call.Event), cmp.Or(p.Agent, call.Subject)
-	}
-	p.Rows = explained(found, "call", ask[own.Rules](r.Context(), s.Admin, "/v1/rules").Is.Rules)
 	if older != "" {
-		p.Older = link("/feed", "session", p.ID, "cursor", older)
+		earlier = link("/feed", "session", id, "cursor", older)
 	}
-	return view{"session", "Session " + p.ID, p}, nil
+	var event, agent string
+	for _, call := range found {
+		event, agent = cmp.Or(event, call.Event), cmp.Or(agent, call.Subject)
+	}
+	rules := ask[own.Rules](r.Context(), s.Admin, "/v1/rules").Is.Rules
+	return view{"/sessions", "Session " + id, Group{
+		H1(Text("Session "), code(id)),
+		dim(If(agent != "", Group{bdi(agent), Text(" · ")}),
+			If(event != "", Group{Text("event "), code(event), Text(" · ")}),
+			A(to(link("/feed", "session", id)), Text("its calls in the feed"))),
+		Div(Class("columns wide"),
+			section("timeline", "Models, tools and posts", moments, next(later, "Later moments")),
+			section("calls", "Calls", calls(found, "call", rules, "No call of this session is on record."),
+				next(earlier, "Older calls")))}}, nil
 }
 
 // number reads a positive number; anything else is 0.

@@ -97,7 +97,6 @@ func Command() *cobra.Command {
 		return cli.Usage(err)
 	})
 	root.Version = versions()
-	root.SetVersionTemplate("mediator {{.Version}}\n")
 	for _, group := range []struct {
 		title    string
 		commands []*cobra.Command

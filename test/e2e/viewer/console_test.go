@@ -257,7 +257,7 @@ func TestConsoleHostile(t *testing.T) {
 	mux := http.NewServeMux()
 	answer := func(path string, value func(r *http.Request) any) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			check.Must(t, json.NewEncoder(w).Encode(value(r)))
+			_ = json.NewEncoder(w).Encode(value(r)) // the browser may have left the page that asked
 		})
 	}
 	answer("/v1/posts", func(*http.Request) any { return all })
