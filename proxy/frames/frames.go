@@ -92,8 +92,11 @@ func (e *EventStream) Over() bool { return e.over }
 // Odd reports whether the stream is broken, or stops within a message.
 func (e *EventStream) Odd() bool { return e.wrong }
 
-// End returns nothing: no clients take a part of a message.
-func (e *EventStream) End() []byte { return nil }
+// End returns nothing: no clients take a part of a message, and some fail.
+func (e *EventStream) End() []byte {
+	e.wrong = e.wrong || len(e.held) > 0
+	return nil
+}
 
 // A message has the lengths of the whole and of its headers, their checksum, the headers, the payload, and a checksum
 // of all before it. Numbers have four bytes, the most significant first.

@@ -28,6 +28,9 @@ const (
 var Dialects = [...]Dialect{OpenAIChat, OpenAIResponses, OpenAIEmbeddings, OpenAICompletions, AnthropicMessages, Gemini,
 	BedrockConverse, OllamaChat}
 
+// marksEnd reports whether something marks the end of a stream. Otherwise more candidates or the usage may follow.
+func (d Dialect) marksEnd() bool { return d != Gemini && d != BedrockConverse }
+
 // Rule says how calls are read.
 type Rule struct {
 	Dialect Dialect

@@ -4,7 +4,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// gemini has no event for the end of a stream: the last chunk has the reason why a candidate ended.
+// gemini has no event for the end of a stream: the last chunk of a candidate has the reason why it ended.
 type gemini struct{}
 
 type geminiAnswer struct {
