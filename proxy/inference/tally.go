@@ -106,8 +106,8 @@ func readEvent(by answer, t *tally, e sse.Event) bool {
 		return true
 	}
 	t.named = e.Type
-	// official clients wrap the first one's data, and drop the second one's
-	t.unclear = t.unclear || strings.HasPrefix(e.Type, "thread.") || e.Type != "" && by == gemini{}
+	t.unclear = t.unclear || strings.HasPrefix(e.Type, "thread.") || // official clients wrap its data
+		e.Type != "" && by == gemini{} // or drop it
 	ended, blocks := t.ended, len(t.blocks)
 	ok := jsontext.Value(e.Data).Kind() == '{' && !jsonread.Exceeds(e.Data) && by.event(t, e.Data)
 	t.unclear = t.unclear || ended && (t.event > 0 || len(t.blocks) > blocks)
