@@ -155,13 +155,13 @@ func (e *EventStream) message(m []byte, event func(sse.Event)) {
 		return
 	}
 	out := sse.Event{Type: all[":event-type"], Data: m[at:end]}
-	switch all[":message-type"] {
-	case "event":
-	case "exception":
+	switch kind := all[":message-type"]; {
+	case kind == "event" && out.Type != "":
+	case kind == "exception":
 		out.Type = Exception + all[":exception-type"]
-	case "error":
+	case kind == "error":
 		out = sse.Event{Type: Exception + all[":error-code"], Data: []byte("{}")}
-	default: // to some clients an event
+	default: // to some clients an event, to others a failure
 		e.fail(event)
 		return
 	}
@@ -171,7 +171,7 @@ func (e *EventStream) message(m []byte, event func(sse.Event)) {
 // sizes of the values of fixed size, by their type.
 var sizes = [...]int{0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
-// texts returns the headers whose values are texts.
+// texts returns the headers, each with its value if that is a text.
 func texts(raw []byte) (map[string]string, bool) {
 	all := make(map[string]string, 3)
 	take := func(n int) []byte {
@@ -207,12 +207,13 @@ func texts(raw []byte) (map[string]string, bool) {
 		if len(value) != size {
 			return nil, false
 		}
-		if kind[0] == textValue {
-			if _, twice := all[string(name)]; twice {
-				return nil, false
-			}
-			all[string(name)] = string(value)
+		if _, twice := all[string(name)]; twice {
+			return nil, false
 		}
+		if kind[0] != textValue {
+			value = nil
+		}
+		all[string(name)] = string(value)
 	}
 	return all, true
 }
