@@ -246,17 +246,23 @@ func TestEnds(t *testing.T) {
 func TestEndOfTheBody(t *testing.T) {
 	const usage = `,"usageMetadata":{"candidatesTokenCount":1}}`
 	for _, tt := range []struct {
-		name     string
-		dialect  inference.Dialect
-		body     string
-		end      error
-		outcome  inference.Outcome
-		output   string
-		saidsAll bool
+		name    string
+		dialect inference.Dialect
+		body    string
+		end     error
+		outcome inference.Outcome
+		output  string
+		saidAll bool
 	}{
 		{"gemini, left after the first of two candidates", inference.Gemini,
 			stream(`{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]` + usage),
 			context.Canceled, inference.OutcomeCut, "0 not_measured", true},
+		{"gemini, an event that Google's client drops", inference.Gemini,
+			"id: 1\n" + stream(`{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]`+usage),
+			io.EOF, inference.OutcomeComplete, "1 declared", false},
+		{"gemini, an event at which it fails", inference.Gemini,
+			stream(`{"candidates":[{"finishReason":"STOP"}]` + "\ndata: " + usage),
+			io.EOF, inference.OutcomeComplete, "1 declared", false},
 		{"gemini, whole", inference.Gemini,
 			stream(`{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]` + usage),
 			io.EOF, inference.OutcomeComplete, "1 declared", true},
@@ -280,7 +286,7 @@ func TestEndOfTheBody(t *testing.T) {
 			write(t, b, tt.body, 0)
 			b.End(tt.end)
 			if in := b.Interaction(); in.Outcome != tt.outcome || count(in.Output) != tt.output ||
-				in.SaidAll != tt.saidsAll {
+				in.SaidAll != tt.saidAll {
 				t.Errorf("%s, output %s, all said: %t", in.Outcome, count(in.Output), in.SaidAll)
 			}
 		})
