@@ -23,7 +23,8 @@ const (
 )
 
 const (
-	// the answer reached its own end, as its API marks it; of a post: the upstream answered
+	// the answer reached its own end, as its API marks it, or the body's if it marks none; of a post: the upstream
+	// answered
 	OutcomeCompleted     = "completed"
 	OutcomeFailed        = "failed"        // the provider reported an error; of a post: nothing was sent
 	OutcomeUnfinished    = "unfinished"    // the provider continues after its answer

@@ -52,6 +52,14 @@ func TestMethodOverride(t *testing.T) {
 		{parts, part(`Content-Disposition: form-data; name="page"`) + `<input name="_method">`, ""},
 		{parts, "--b\r\n" + `Content-Disposition: form-data; name="page"` + "\r\n\r\n" + `<input name="_method">`, ""},
 		{"text/plain", `{"_method":"DELETE"}`, "_method"}, {"", "\ufeff" + `{"_method":"DELETE"}`, "_method"},
+		{"", `{"a":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `,"_method":"DELETE"}`, "_method"},
+		{"", `{"a":"b", /* " */ "_m\u0065thod" : "DELETE"}`, "_method"}, {"", "{\"a\":\"\t\",\"_method\":1}", "_method"},
+		{"", `{"a":NaN,"b":{"c":"_method"}}`, ""},
+		{"", units(`{"a":NaN,"_method":1}`, 2), "_method"},
+		{"", units("\ufeff{\"a\":\"\u2200\u2200,\",\"_method\":\"DELETE\"}", 2), "_method"}, // U+2200 has the byte of a quote
+		{"", units("{\"a\":\"\u2200\",\"_method\":\"DELETE\"}", 4), "_method"},
+		{"", units("{\"a\":\"\u2200\",\"method\":1}", 2), ""},
+		{"application/grpc", "\x00\x00\x00\x00{\"_method", ""},
 		{"", "\xff\xfe{\x00\"\x00_\x00m\x00e\x00t\x00h\x00o\x00d\x00\"\x00:\x00", "_method"}, // UTF-16
 		{"x/y", "\x00{\x00\"\x00_\x00m\x00e\x00t\x00h\x00o\x00d\x00\"\x00:", "_method"},
 		{"", "\x00\x00\x00" + strings.Join(strings.Split(`{"_method":`, ""), "\x00\x00\x00"), "_method"}, // UTF-32
@@ -122,4 +130,15 @@ func FuzzMethodOverride(f *testing.F) {
 			t.Errorf("%q is no method", name)
 		}
 	})
+}
+
+// units writes a text of ASCII and U+2200 in units of so many bytes, the least significant first.
+func units(text string, size int) string {
+	var b strings.Builder
+	for _, c := range text {
+		unit := make([]byte, size)
+		unit[0], unit[1] = byte(c), byte(c>>8)
+		b.Write(unit)
+	}
+	return b.String()
 }

@@ -2,11 +2,16 @@ package body
 
 import (
 	"bytes"
+	"cmp"
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/encoding/unicode/utf32"
 
 	"github.com/actionproof/mediator/internal/wire"
 )
@@ -50,13 +55,25 @@ func hidesFields(method string, h http.Header) (name string) {
 	return ""
 }
 
-// memberOverride reads UTF-16 and UTF-32 too, which some servers find by their zeros: Python's json and Newtonsoft's.
+// wide are the encodings that some servers find by their zeros: Python's json and Newtonsoft's.
+var wide = []encoding.Encoding{
+	unicode.UTF16(unicode.LittleEndian, unicode.UseBOM), unicode.UTF16(unicode.BigEndian, unicode.UseBOM),
+	utf32.UTF32(utf32.LittleEndian, utf32.UseBOM), utf32.UTF32(utf32.BigEndian, utf32.UseBOM),
+}
+
+// memberOverride reads an object in every encoding that it may have.
 func memberOverride(body []byte) string {
+	name := memberIn(bytes.NewBuffer(bytes.TrimLeft(body, "\ufeff")))
 	if bytes.IndexByte(body[:min(len(body), 8)], 0) >= 0 {
-		body = bytes.ReplaceAll(body, []byte{0}, nil)
+		for _, e := range wide {
+			name = cmp.Or(name, memberIn(e.NewDecoder().Reader(bytes.NewReader(body))))
+		}
 	}
-	body = bytes.TrimLeft(body, "\ufeff\ufffd") // marks of byte order; bytes that are no UTF-8 count as U+FFFD
-	dec := jsontext.NewDecoder(bytes.NewBuffer(body),
+	return name
+}
+
+func memberIn(text io.Reader) string {
+	dec := jsontext.NewDecoder(text,
 		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
 		return ""
@@ -68,6 +85,32 @@ func memberOverride(body []byte) string {
 		}
 		if dec.SkipValue() != nil {
 			break
+		}
+	}
+	if _, err := dec.ReadToken(); err == nil {
+		return ""
+	}
+	more, _ := io.ReadAll(text)
+	return memberLike(append(dec.UnreadBuffer(), more...))
+}
+
+// memberLike looks for a member at any place of a text that is no JSON to the decoder, but may be to a server: one of
+// more levels, or with comments.
+func memberLike(text []byte) string {
+	var quoted []byte // nothing but white space follows it
+	begin := 0
+	for i, c := range text {
+		switch c {
+		case '"':
+			quoted, begin = text[begin:i+1], i
+		case ':':
+			name, _ := jsontext.AppendUnquote(nil, quoted)
+			if quoted = nil; wire.IsOverride(string(name)) {
+				return string(name)
+			}
+		case ' ', '\t', '\r', '\n':
+		default:
+			quoted = nil
 		}
 	}
 	return ""

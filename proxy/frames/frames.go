@@ -92,8 +92,11 @@ func (e *EventStream) Over() bool { return e.over }
 // Odd reports whether the stream is broken, or stops within a message.
 func (e *EventStream) Odd() bool { return e.wrong }
 
-// End returns nothing: no clients take a part of a message.
-func (e *EventStream) End() []byte { return nil }
+// End returns nothing: no clients take a part of a message, and some fail.
+func (e *EventStream) End() []byte {
+	e.wrong = e.wrong || len(e.held) > 0
+	return nil
+}
 
 // A message has the lengths of the whole and of its headers, their checksum, the headers, the payload, and a checksum
 // of all before it. Numbers have four bytes, the most significant first.
@@ -152,13 +155,13 @@ func (e *EventStream) message(m []byte, event func(sse.Event)) {
 		return
 	}
 	out := sse.Event{Type: all[":event-type"], Data: m[at:end]}
-	switch all[":message-type"] {
-	case "event":
-	case "exception":
+	switch kind := all[":message-type"]; {
+	case kind == "event" && out.Type != "":
+	case kind == "exception":
 		out.Type = Exception + all[":exception-type"]
-	case "error":
+	case kind == "error":
 		out = sse.Event{Type: Exception + all[":error-code"], Data: []byte("{}")}
-	default: // to some clients an event
+	default: // to some clients an event, to others a failure
 		e.fail(event)
 		return
 	}
@@ -168,7 +171,7 @@ func (e *EventStream) message(m []byte, event func(sse.Event)) {
 // sizes of the values of fixed size, by their type.
 var sizes = [...]int{0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 
-// texts returns the headers whose values are texts.
+// texts returns the headers, each with its value if that is a text.
 func texts(raw []byte) (map[string]string, bool) {
 	all := make(map[string]string, 3)
 	take := func(n int) []byte {
@@ -204,12 +207,13 @@ func texts(raw []byte) (map[string]string, bool) {
 		if len(value) != size {
 			return nil, false
 		}
-		if kind[0] == textValue {
-			if _, twice := all[string(name)]; twice {
-				return nil, false
-			}
-			all[string(name)] = string(value)
+		if _, twice := all[string(name)]; twice {
+			return nil, false
 		}
+		if kind[0] != textValue {
+			value = nil
+		}
+		all[string(name)] = string(value)
 	}
 	return all, true
 }

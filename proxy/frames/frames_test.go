@@ -28,6 +28,12 @@ func message(payload string, headers ...string) []byte {
 	return binary.BigEndian.AppendUint32(m, crc32.ChecksumIEEE(m))
 }
 
+// retyped makes the last header's value one of bytes.
+func retyped(m []byte) []byte {
+	m[bytes.LastIndexByte(m, 7)] = 6
+	return binary.BigEndian.AppendUint32(m[:len(m)-4], crc32.ChecksumIEEE(m[:len(m)-4]))
+}
+
 func read(r frames.Reader, stream []byte, size int) string {
 	var out strings.Builder
 	for len(stream) > 0 {
@@ -74,7 +80,9 @@ func TestEventStream(t *testing.T) {
 		"length":         {lying, "|-\n"},
 		"too large":      {message(strings.Repeat("x", 2000)), "over\n"},
 		"header twice":   {message(`{}`, ":message-type", "event", ":event-type", "a", ":event-type", "b"), "|-\n"},
+		"of two types":   {retyped(message(`{}`, ":message-type", "event", ":event-type", "a", ":event-type", "b")), "|-\n"},
 		"no type":        {message(`{}`, ":event-type", "a"), "|-\n"},
+		"no event's":     {message(`{}`, ":message-type", "event"), "|-\n"},
 		"no event":       {message(`{}`, ":message-type", "error", ":error-code", "x"), "exception:x|{}\n"},
 		"an SDK's": {sdk, `messageStart|{"role":"assistant"}
 contentBlockDelta|{"contentBlockIndex":0,"delta":{"text":"héllo"}}

@@ -4,7 +4,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// gemini has no event for the end of a stream: the last chunk has the reason why a candidate ended.
+// gemini has no event for the end of a stream: the last chunk of a candidate has the reason why it ended.
 type gemini struct{}
 
 type geminiAnswer struct {
@@ -44,7 +44,7 @@ func (gemini) event(t *tally, data []byte) bool { return readGemini(t, data) }
 // whole reads an answer, or the list of chunks that a stream without server-sent events is.
 func (gemini) whole(t *tally, body []byte) bool {
 	if jsontext.Value(body).Kind() != '[' {
-		return readGemini(t, body)
+		return readGemini(t, body) && t.ended // a count of tokens does not end: it is no answer
 	}
 	var chunks list[jsontext.Value]
 	if !decode(t, body, &chunks) {

@@ -311,7 +311,7 @@ func (b *Observer) End(err error) {
 }
 
 // Interaction waits for the reader, and releases all memory. If the answer has not ended, the client gave it up; it is
-// complete if the API's own end has come.
+// complete if the API's own mark of its end has come.
 func (b *Observer) Interaction() Interaction {
 	b.End(errLeft)
 	b.mu.Lock()
@@ -328,10 +328,9 @@ func (b *Observer) Interaction() Interaction {
 		b.lost = b.readHeld()
 	}
 	// Some clients take an event without its end.
-	if b.events != nil && (jsontext.Value(b.events.End()).IsValid() || b.events.Odd()) {
-		b.tally.unclear = true
-	}
-	b.tally.ended = b.tally.ended && !b.broken
+	odd := b.events != nil && (jsontext.Value(b.events.End()).IsValid() || b.events.Odd())
+	b.tally.unclear = b.tally.unclear || odd
+	b.tally.ended = b.tally.ended && !b.broken && (b.in.Request.Dialect.marksEnd() || b.whole && !odd)
 	b.tally.conclude(b.lost)
 	if b.in.Ready.IsZero() {
 		b.in.Ready = b.in.End.Add(-b.waited)

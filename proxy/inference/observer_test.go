@@ -241,6 +241,58 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestEndOfTheBody checks that an answer without a mark at its end is complete only with its body: other candidates, or
+// the usage, may follow.
+func TestEndOfTheBody(t *testing.T) {
+	const usage = `,"usageMetadata":{"candidatesTokenCount":1}}`
+	for _, tt := range []struct {
+		name    string
+		dialect inference.Dialect
+		body    string
+		end     error
+		outcome inference.Outcome
+		output  string
+		saidAll bool
+	}{
+		{"gemini, left after the first of two candidates", inference.Gemini,
+			stream(`{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]` + usage),
+			context.Canceled, inference.OutcomeCut, "0 not_measured", true},
+		{"gemini, an event that Google's client drops", inference.Gemini,
+			"id: 1\n" + stream(`{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]`+usage),
+			io.EOF, inference.OutcomeComplete, "1 declared", false},
+		{"gemini, an event at which it fails", inference.Gemini,
+			stream(`{"candidates":[{"finishReason":"STOP"}]` + "\ndata: " + usage),
+			io.EOF, inference.OutcomeComplete, "1 declared", false},
+		{"gemini, whole", inference.Gemini,
+			stream(`{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]` + usage),
+			io.EOF, inference.OutcomeComplete, "1 declared", true},
+		{"converse, left before the usage", inference.BedrockConverse,
+			frame("contentBlockDelta {\"delta\":{\"text\":\"one\"}}\nmessageStop {\"stopReason\":\"end_turn\"}"),
+			context.Canceled, inference.OutcomeCut, "0 not_measured", true},
+		{"converse, cut in a message", inference.BedrockConverse,
+			frame("messageStop {\"stopReason\":\"end_turn\"}") + frame("metadata {}")[:20],
+			io.EOF, inference.OutcomeCut, "0 not_measured", false},
+		{"converse, whole", inference.BedrockConverse,
+			frame("messageStop {\"stopReason\":\"end_turn\"}\nmetadata {\"usage\":{\"outputTokens\":3}}"),
+			io.EOF, inference.OutcomeComplete, "3 declared", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := inference.Observe(mustRead(t, tt.dialect, smallest[tt.dialect]), start, options())
+			kind := eventStream
+			if tt.dialect == inference.BedrockConverse {
+				kind = "application/vnd.amazon.eventstream"
+			}
+			begin(b, http.StatusOK, http.Header{"Content-Type": {kind}})
+			write(t, b, tt.body, 0)
+			b.End(tt.end)
+			if in := b.Interaction(); in.Outcome != tt.outcome || count(in.Output) != tt.output ||
+				in.SaidAll != tt.saidAll {
+				t.Errorf("%s, output %s, all said: %t", in.Outcome, count(in.Output), in.SaidAll)
+			}
+		})
+	}
+}
+
 // TestSeveralChoices checks that an answer whose client leaves after some of its choices is not complete, and that the
 // sample is of the first choice alone, though a stream mixes them.
 func TestSeveralChoices(t *testing.T) {

@@ -106,7 +106,8 @@ func readEvent(by answer, t *tally, e sse.Event) bool {
 		return true
 	}
 	t.named = e.Type
-	t.unclear = t.unclear || strings.HasPrefix(e.Type, "thread.") // official clients wrap its data
+	t.unclear = t.unclear || strings.HasPrefix(e.Type, "thread.") || // official clients wrap its data
+		by == gemini{} && (e.Type+e.ID+e.Retry != "" || bytes.IndexByte(e.Data, '\n') >= 0) // drop it, or fail
 	ended, blocks := t.ended, len(t.blocks)
 	ok := jsontext.Value(e.Data).Kind() == '{' && !jsonread.Exceeds(e.Data) && by.event(t, e.Data)
 	t.unclear = t.unclear || ended && (t.event > 0 || len(t.blocks) > blocks)

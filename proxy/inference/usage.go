@@ -26,7 +26,7 @@ type googleUsage struct {
 
 func (u googleUsage) declare(in *Interaction) {
 	declare(&in.Input, sum(u.Prompt, u.Tools))
-	declare(&in.Output, sum(u.Output, u.Thoughts))
+	declare(&in.Output, sum(u.Output, u.Thoughts), u.Thoughts) // without an answer, no count of its tokens
 	declare(&in.Cached, u.Cached)
 	declare(&in.Reasoning, u.Thoughts)
 }

@@ -39,8 +39,9 @@ func TestResumedAnswersAreNotEarly(t *testing.T) {
 
 func TestEarlyAnswersOfAnotherServer(t *testing.T) {
 	memory := new(mcp.Memory)
-	for i := range 300 {
-		resume(memory, mcp.Peer{Server: "https://evil.test/mcp", Session: "x"}, "", answered(1000+i))
+	for i := range 500 {
+		server := fmt.Sprintf("https://evil%d.test/mcp", i%6)
+		resume(memory, mcp.Peer{Server: server, Session: "x"}, "", answered(1000+i))
 	}
 	a, end := send(t, memory, "tools/call", 7, stream, 200)
 	say(a, `{"jsonrpc":"2.0","id":7,"result":{}}`)

@@ -152,8 +152,8 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 	if own {
 		return
 	}
-	if of := peer.origin() + " "; m.early.count(of) >= maxEarly {
-		m.unheard.add(peer.origin()) // a server must not make the others' answers doubtful
+	if of := peer.origin() + " "; m.early.count(of) >= maxEarly || len(m.early.texts) > maxSet-2 {
+		m.unheard.add(peer.origin()) // servers must not make the others' answers doubtful
 		return
 	}
 	m.early.add(peer.answer(like))

@@ -9,6 +9,9 @@ import (
 // Amazon Bedrock, and Databricks.
 var namesModel = map[string]bool{"deployments": true, "engines": true, "model": true, "serving-endpoints": true}
 
+// namesGoogle are those before NAME:METHOD, as Google's APIs write it.
+var namesGoogle = map[string]bool{"models": true, "tunedmodels": true, "dynamic": true, "endpoints": true}
+
 // ModelInPath returns the model that a path names, if it names one: such a provider ignores the model in the body. The
 // model is empty if its place depends on how the provider reads an encoded slash.
 // Case and everything after a semicolon are ignored, as some providers do.
@@ -21,7 +24,7 @@ func ModelInPath(escaped string) (model string, ok bool) {
 			continue
 		}
 		whole := name
-		if before == "models" {
+		if namesGoogle[before] {
 			var method string
 			if at := strings.LastIndexByte(name, ':'); at > 0 {
 				name, method = name[:at], name[at+1:]
@@ -39,7 +42,7 @@ func ModelInPath(escaped string) (model string, ok bool) {
 		parts := strings.Split(strings.ToLower(whole), "/")
 		for n, part := range parts {
 			part, _, _ = strings.Cut(part, ";")
-			if parts[n] = part; len(parts) > 1 && (namesModel[part] || part == "models") {
+			if parts[n] = part; len(parts) > 1 && (namesModel[part] || namesGoogle[part]) {
 				return "", true
 			}
 		}
