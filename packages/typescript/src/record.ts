@@ -176,7 +176,7 @@ class Judging {
     const own = this.pins.filter((o) => o.roots.every((root, i) => sameKey(root, t.roots[i]!)));
     const joined = { ...t, earlier: [...t.earlier], earlierRevocations: [...t.earlierRevocations] };
     for (const o of own) {
-      joined.earlier.push(...joined.certificates);
+      joined.earlier = [...joined.earlier, ...joined.certificates];
       joined.certificates = o.certificates;
       const [newer, older] = await signedAt(o.revocations) < await signedAt(joined.revocations)
         ? [joined.revocations, o.revocations] : [o.revocations, joined.revocations];
