@@ -80,6 +80,15 @@ def _key_id(header: str, alg: str, typ: str) -> str | None:
     return kid if good else None
 
 
+def key_id_of(token: str) -> str:
+    """The key id that a token names, unverified; empty if there is none."""
+    try:
+        kid = parse(unb64(token.partition(".")[0]) or b"")["kid"]
+    except (Malformed, KeyError, TypeError):
+        return ""
+    return kid if isinstance(kid, str) else ""
+
+
 def parse_rooted(token: str, kind: Kind) -> Parsed:
     """Takes apart a token of a root, which may be two JWS joined by ~."""
     refuse_if(size(token) > kind.size, "artifact_malformed", f"the {kind.typ} has more than {kind.size} bytes")
