@@ -16,6 +16,7 @@ from actionproof.export import Export, Trusted, read_record
 from actionproof.http import Fields
 from actionproof.httpsig import Message, content_digest, key_id, raw_public
 from actionproof.strictjson import Malformed
+from actionproof.token import unb64_padded
 from actionproof.translog import Policy
 from actionproof.trust import parse_root
 
@@ -74,6 +75,12 @@ class Refusals(unittest.TestCase):
         for version in ("true", "1.0"):
             with self.assertRaisesRegex(Refusal, "no export of version 1"):
                 Export(io.BytesIO(b'{"actionproof-evidence":{"version":%s}}\n' % version.encode()), [])
+
+    def test_padding(self) -> None:
+        """Base64 has one length of padding."""
+        for text, raw in (("AAA=", b"\0\0"), ("AAAA", b"\0\0\0"), ("AAAA=", None), ("AAAA==", None), ("AAA", None),
+                          ("é===", None)):
+            self.assertEqual(unb64_padded(text), raw)
 
     def test_root_set(self) -> None:
         """A root's set has its two keys."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +20,7 @@ from .manifest import Manifest
 from .problem import Refusal, refuse_if
 from .receipts import RECEIPT, Made, Opener, Sessions, past_opener
 from .reputation import REPUTATION
-from .token import SECOND, Moment, token_hash, unverified
+from .token import SECOND, Moment, token_hash, unb64_padded, unverified
 from .trust import Opened, PastTrust
 
 _SKEW, _EARLY, _ANSWER = 60 * SECOND, 3600 * SECOND, 300 * SECOND
@@ -316,7 +315,4 @@ class _Record:
 
 
 def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
-        return b""
+    return unb64_padded(text) or b""

@@ -38,6 +38,14 @@ def unb64(text: str) -> bytes | None:
     return data if b64(data) == text else None
 
 
+def unb64_padded(text: str) -> bytes | None:
+    """The bytes of padded base64, or None. b64decode alone takes padding that is too long."""
+    try:
+        return base64.b64decode(text, validate=True) if len(text) % 4 == 0 else None
+    except ValueError:
+        return None
+
+
 def token_hash(token: str) -> str:
     """The hash by which artifacts name each other: of header and payload as sent."""
     return sha256(token[: token.rfind(".")] if "." in token else token)
