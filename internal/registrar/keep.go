@@ -92,6 +92,9 @@ func (r *Registrar) Keep(ctx context.Context, gone func(own string) bool) (ended
 		return 0, err
 	}
 	err = r.o.Store.Edit(ctx, func(dir string) error {
+		if _, err := r.newest(dir, a.rules); err != nil { // newer ones may have more namespaces
+			return err
+		}
 		_, err := r.registry(dir, a.sign).Edit(ctx, func(e *keyring.Edit) error {
 			if e.ListDue(a.sign.Lifetime / 4) {
 				if err := tidy(ctx, e); err != nil {

@@ -190,7 +190,7 @@ func (r *Registrar) Register(ctx context.Context, c Caller, q Request) (Register
 		p.Roles[i].Signs, p.Roles[i].Made = "", nil
 	}
 	say := keyring.Declaration{AccessibleToAgent: rule.AccessibleToAgent, AccessibleToUsers: rule.AccessibleToUsers}
-	return Registered{int64(a.sign.Lifetime / 4 / time.Second)}, r.certify(ctx, p, say)
+	return Registered{int64(a.sign.Lifetime / 4 / time.Second)}, r.certify(ctx, a, p, say)
 }
 
 // held refuses a key that the caller does not prove to hold now.
@@ -225,13 +225,14 @@ func (r *Registrar) held(c Caller, q Request, roles []daemon.RoleDocument) error
 }
 
 type waiting struct {
+	by   *active // the rules that allow it
 	p    keyring.Publication
 	say  keyring.Declaration
 	done chan error // buffered
 }
 
-func (r *Registrar) certify(ctx context.Context, p keyring.Publication, say keyring.Declaration) error {
-	w := &waiting{p, say, make(chan error, 1)}
+func (r *Registrar) certify(ctx context.Context, by *active, p keyring.Publication, say keyring.Declaration) error {
+	w := &waiting{by, p, say, make(chan error, 1)}
 	select {
 	case r.queue <- w:
 	case <-ctx.Done():
@@ -282,13 +283,13 @@ func (r *Registrar) Run(ctx context.Context) {
 	}
 }
 
-// groups splits publications by the declarations of their keys and by their observations: a contradiction of one must
-// not count against the keys of another.
+// groups splits publications by the rules that allow them, by the declarations of their keys and by their observations:
+// a contradiction of one must not count against the keys of another.
 func groups(batch []*waiting) (all [][]*waiting) {
 next:
 	for _, w := range batch {
 		for i, g := range all {
-			if g[0].say == w.say && slices.EqualFunc(g[0].p.Observations, w.p.Observations, sameResult) {
+			if g[0].by == w.by && g[0].say == w.say && slices.EqualFunc(g[0].p.Observations, w.p.Observations, sameResult) {
 				all[i] = append(g, w)
 				continue next
 			}
@@ -313,12 +314,9 @@ func (r *Registrar) certifyAll(ctx context.Context, of []*waiting) error {
 			}
 		}
 	}
-	a, err := r.current()
-	if err != nil {
-		return err
-	}
+	a := of[0].by
 	return r.o.Store.Edit(ctx, func(dir string) error {
-		if _, err := r.newest(dir, a.rules); err != nil {
+		if _, err := r.newest(dir, a.rules); err != nil { // newer ones may not allow it
 			return err
 		}
 		_, err := r.registry(dir, a.sign).Edit(ctx, func(e *keyring.Edit) error {

@@ -42,6 +42,7 @@ type rig struct {
 	store    *registrar.Folder
 	shared   *custody.Memory // the key runtime-key, in the custody of all
 	retired  int             // its versions that the custody has retired
+	read     func()          // while the custody is read; may be nil
 	*registrar.Registrar
 }
 
@@ -74,6 +75,9 @@ func newRig(t *testing.T) *rig {
 func (r *rig) Public(ctx context.Context, name string) ([]custody.Version, custody.Properties, error) {
 	if name != r.shared.Name() {
 		return nil, custody.Properties{}, custody.Unavailable(nil, "there is no %s", name)
+	}
+	if r.read != nil {
+		r.read()
 	}
 	versions, err := r.shared.Versions(ctx)
 	return versions[r.retired:], r.shared.Properties(), err
@@ -262,6 +266,32 @@ func TestReplicaWithOldRules(t *testing.T) {
 	check.WantCode(t, err, "rules_refused")
 	check.WantCode(t, late.Renew(t.Context(), r.auditor), "rules_refused")
 	check.Must(t, r.Renew(t.Context(), r.auditor))
+}
+
+// TestKeepByOldRules: a replica that has not heard of newer rules sees not all pods, and ends no certificates.
+func TestKeepByOldRules(t *testing.T) {
+	r := newRig(t)
+	r.use(t, rules)
+	_, err := r.Register(t.Context(), caller, r.request(t, caller, memory(t, "runtime-key/u1")))
+	check.Must(t, err)
+	late := registrar.New(registrar.Options{Key: r.registry, Lifetime: 24 * time.Hour, Store: r.store, Now: r.clock})
+	before, err := r.signed(t, r.auditor, rules)
+	check.Must(t, err, late.SetRules(t.Context(), before))
+	r.use(t, strings.Replace(rules, "serial: 7", "serial: 8", 1))
+	_, err = late.Keep(t.Context(), func(string) bool { return true })
+	check.WantCode(t, err, "rules_refused")
+	check.WantEqual(t, r.certified(t), map[string]bool{"runtime-key/u1:v1": true})
+}
+
+// TestRulesDuringARegistration: a registration that the rules allowed at its start is refused if newer ones are in force
+// at its end.
+func TestRulesDuringARegistration(t *testing.T) {
+	r := newRig(t)
+	r.use(t, rules)
+	q := r.request(t, caller, r.shared)
+	r.read = func() { r.use(t, strings.NewReplacer("serial: 7", "serial: 8", "worker", "other").Replace(rules)) }
+	_, err := r.Register(t.Context(), caller, q)
+	check.WantCode(t, err, "rules_refused")
 }
 
 // between does something between an edit and its return.

@@ -5,16 +5,20 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 import unittest
+from unittest.mock import Mock, patch
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from actionproof import Refusal, verify_web_bot_auth
-from actionproof.export import Export, read_record
+from actionproof.export import Export, Trusted, read_record
 from actionproof.http import Fields
 from actionproof.httpsig import Message, content_digest, key_id, raw_public
 from actionproof.strictjson import Malformed
+from actionproof.token import unb64_padded
 from actionproof.translog import Policy
+from actionproof.trust import parse_root
 
 
 class Refusals(unittest.TestCase):
@@ -71,3 +75,27 @@ class Refusals(unittest.TestCase):
         for version in ("true", "1.0"):
             with self.assertRaisesRegex(Refusal, "no export of version 1"):
                 Export(io.BytesIO(b'{"actionproof-evidence":{"version":%s}}\n' % version.encode()), [])
+
+    def test_padding(self) -> None:
+        """Base64 has one length of padding."""
+        for text, raw in (("AAA=", b"\0\0"), ("AAAA", b"\0\0\0"), ("AAAA=", None), ("AAAA==", None), ("AAA", None),
+                          ("é===", None)):
+            self.assertEqual(unb64_padded(text), raw)
+
+    def test_root_set(self) -> None:
+        """A root's set has its two keys."""
+        x = base64.urlsafe_b64encode(raw_public(Ed25519PrivateKey.generate())).rstrip(b"=").decode()
+        key = {"kty": "OKP", "crv": "Ed25519", "kid": "registry", "x": x}
+        self.assertEqual(parse_root(json.dumps(key).encode(), "signer_certificate").kid, "registry")
+        with self.assertRaises(Refusal):
+            parse_root(json.dumps({"keys": [key]}).encode(), "signer_certificate")
+
+    def test_one_reading(self) -> None:
+        """Manifests of an export share one reading of its certificates, also if that is refused."""
+        manifests = [Mock(**{"signers.return_value.expected.require_post_quantum": False}) for _ in range(3)]
+        with patch("actionproof.export.PastTrust", side_effect=Refusal("artifact_malformed")) as reading:
+            trusted = Trusted([])
+            for manifest in manifests:
+                with self.assertRaises(Refusal):
+                    trusted.believed(manifest)
+        reading.assert_called_once()

@@ -10,6 +10,7 @@ import { type Root, Trust, parseRoot } from './trust.js';
 const MAX_LINE = 1 << 20;
 const MAX_SHARED = 64 << 20;
 const MAX_TRUSTS = 512;
+const MAX_RECORDS = 1 << 17;
 const MAX_BUNDLE = 64 << 20;
 
 /** The proofs of the log for a post's intent and outcome. An empty text is no proof. */
@@ -92,22 +93,23 @@ export async function unpacked(file: Uint8Array, limit: number): Promise<Uint8Ar
 /** The lines of an export, one after the other. */
 class Lines {
   private number = 0;
-  private readonly lines: string[];
+  private at = 0;
   name = '';
   value: Json = null;
   size = 0;
 
-  constructor(text: string) {
-    this.lines = text.split('\n');
-  }
+  constructor(private readonly all: string) {}
 
   malformed(why: string): never {
     return refuse('evidence_malformed', `line ${this.number} of the export: ${why}`);
   }
 
   next(): void {
-    const line = this.lines[this.number++] ?? '';
-    if (this.number >= this.lines.length) this.malformed('the export breaks off before its end');
+    this.number++;
+    const end = this.all.indexOf('\n', this.at);
+    if (end < 0) this.malformed('the export breaks off before its end');
+    const line = this.all.slice(this.at, end);
+    this.at = end + 1;
     this.size = sizeOf(line);
     if (this.size >= MAX_LINE) this.malformed(`the line has more than ${MAX_LINE} bytes`);
     const members = this.as(() => strictJSON(line, { whole: true })) as Members;
@@ -137,7 +139,7 @@ class Lines {
   }
 
   atEnd(): boolean {
-    return this.number === this.lines.length - 1 && this.lines.at(-1) === '';
+    return this.at === this.all.length;
   }
 }
 
@@ -151,7 +153,10 @@ export async function readExport(bytes: Uint8Array): Promise<Export> {
   if (header.version !== 1) lines.malformed(`it has version ${header.version}, and version 1 is read here`);
   const trusts = await readTrusts(lines);
   const records: Exported[] = [];
-  while (lines.name !== 'end') records.push(readRecord(lines));
+  while (lines.name !== 'end') {
+    if (records.length === MAX_RECORDS) lines.malformed(`there are more than ${MAX_RECORDS} records`);
+    records.push(readRecord(lines));
+  }
   const end = lines.as(() => normal({ records: 'i' }, lines.value)) as Members;
   if (end.records !== records.length) lines.malformed('the end counts other records');
   if (!lines.atEnd()) lines.malformed('something comes after the end');

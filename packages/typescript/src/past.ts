@@ -67,6 +67,12 @@ export class PastTrust extends Trust {
     return t;
   }
 
+  /** Whether a key was certified by the moment. */
+  async knew(kid: string, at: Clock): Promise<boolean> {
+    const { found } = await this.find(kid, at);
+    return found !== undefined && found.cert.iat <= at.now;
+  }
+
   /** A key's last certificate by the moment, and its newest version by then. */
   protected override async find(kid: string, at: Clock): Promise<{ found: Certified | undefined; newest: number }> {
     const { name, version } = cut(kid);

@@ -176,7 +176,7 @@ class Judging {
     const own = this.pins.filter((o) => o.roots.every((root, i) => sameKey(root, t.roots[i]!)));
     const joined = { ...t, earlier: [...t.earlier], earlierRevocations: [...t.earlierRevocations] };
     for (const o of own) {
-      joined.earlier.push(...joined.certificates);
+      joined.earlier = [...joined.earlier, ...joined.certificates];
       joined.certificates = o.certificates;
       const [newer, older] = await signedAt(o.revocations) < await signedAt(joined.revocations)
         ? [joined.revocations, o.revocations] : [o.revocations, joined.revocations];
@@ -215,17 +215,17 @@ class Judging {
     return { ...out, log: result, ...(doubt && { logDoubt: doubt }) };
   }
 
-  /** The trust whose auditor signed the record's deployment certificate. Without one, that with its manifest. Otherwise
-   * today's. */
+  /** The trust whose auditor signed the record's deployment certificate. Without one, that with its manifest, if
+   * possible one that knew its keys by then. Otherwise today's. */
   private async trustOf(all: Believed[], r: PostRecord): Promise<Believed> {
     const token = tokenOf(r, 'deploymentCertificate');
     if (all.length > 1) {
-      const { manifest = '' } = r;
       for (const t of all) {
-        if (token === '' ? t.manifests.has(manifest) : await t.pins.signed(a.deploymentCertificate, token)) return t;
+        if (token === '' ? await knew(t, r) : await t.pins.signed(a.deploymentCertificate, token)) return t;
       }
     }
-    return all[0]!;
+    const { manifest = '' } = r;
+    return all.find((t) => token === '' && t.manifests.has(manifest)) ?? all[0]!;
   }
 
   private async judge(t: Believed, r: PostRecord, out: JudgedPost): Promise<void> {
@@ -327,6 +327,20 @@ function believedBy(t: Believed, strict: Strict): Promise<PastTrust> {
   const past = t.past.get(strict) ?? base.then((b) => b.under(strict.signers));
   t.past.set(strict, past);
   return past;
+}
+
+/** Whether a trust has the record's manifest, and one of its keys was certified by then. */
+async function knew(t: Believed, r: PostRecord): Promise<boolean> {
+  const strict = t.manifests.get(r.manifest ?? '');
+  if (!strict) return false;
+  const at = { now: (await timesOf(r)).moment, skew: 2 };
+  try {
+    const past = await believedBy(t, strict);
+    for (const { token } of r.artifacts) if (await past.knew(shown(token).kid, at)) return true;
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+  }
+  return false;
 }
 
 /** The unverified time of a revocation list, or 0. */

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { utf8 } from '../dist/bytes.js';
 import { readExport } from '../dist/export.js';
+import { Sessions } from '../dist/sessions.js';
 
 const root = async (kid) => {
   const { publicKey } = await crypto.subtle.generateKey('Ed25519', true, ['sign', 'verify']);
@@ -21,4 +22,16 @@ test('a record has known members, and times of days that exist', async () => {
   for (const name of ['constructor', '__proto__']) { // which every object has
     await assert.rejects(read('2028-02-29T01:02:03Z', { [name]: 1 }), { code: 'evidence_malformed' });
   }
+});
+
+test('many lines, records and receipts are refused or held, and end no process', async () => {
+  const roots = { registry: await root('registry'), auditor: await root('auditor') };
+  const record = { started: '2028-02-29T01:02:03Z', artifacts: [{ name: 'grant', token: '' }] };
+  const lines = [{ 'actionproof-evidence': { version: 1 } }, { roots }].map((line) => `${JSON.stringify(line)}\n`);
+  const tiny = `${JSON.stringify({ record })}\n`;
+  await assert.rejects(readExport(utf8(lines.join('') + tiny.repeat(2 ** 17 + 1))), /more than 131072 records/);
+  await assert.rejects(readExport(utf8('\n'.repeat(2 ** 27))), { code: 'evidence_malformed' });
+  const sessions = new Sessions();
+  sessions.deliver('ses_1', Array(2 ** 18).fill(''));
+  assert.equal(sessions.unasked(), 2 ** 18);
 });

@@ -263,6 +263,16 @@ func TestTypeScriptVerifies(t *testing.T) {
 	}
 }
 
+// TestTypeScriptEarlierRoots: both say the same of posts that were refused before and after new roots.
+func TestTypeScriptEarlierRoots(t *testing.T) {
+	t.Parallel()
+	export, pins := kit.ExportOfTwoRoots(t)
+	for _, pinned := range pins {
+		kit.SameInTypeScript(t, []string{export}, pinned...)
+		kit.Mediator(t, append([]string{"verify", export}, pinned...)...).Refused("1 incomplete", "roots_not_pinned")
+	}
+}
+
 // TestTypeScriptCommand runs the command as its users do.
 func TestTypeScriptCommand(t *testing.T) {
 	t.Parallel()

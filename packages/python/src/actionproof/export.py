@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, BinaryIO
@@ -88,7 +88,7 @@ class Trusted:
     manifests: dict[str, Manifest] = field(default_factory=dict)
     pinned: bool = False
     answer_keys: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)  # by host and key id
-    past: dict[str, PastTrust] = field(default_factory=dict)  # by the manifest's hash
+    past: dict[bool, PastTrust | Refusal] = field(default_factory=dict)  # by whether ML-DSA-65 is required
 
     def signed(self, certificate: str) -> bool:
         """Whether the auditor has signed a deployment certificate."""
@@ -109,12 +109,30 @@ class Trusted:
         return found
 
     def believed(self, manifest: Manifest) -> PastTrust:
-        """The certificates of all times that a manifest believes."""
-        if manifest.hash not in self.past:
-            self.past[manifest.hash] = PastTrust(
-                self.roots, [*self.earlier, *self.certificates], [self.revocations, *self.earlier_revocations],
-                manifest.signers())
-        return self.past[manifest.hash]
+        """The certificates of all times that a manifest believes. An export may have many: all share one reading."""
+        policy = manifest.signers()
+        required = policy.expected.require_post_quantum
+        if required not in self.past:
+            try:
+                self.past[required] = PastTrust(
+                    self.roots, [*self.earlier, *self.certificates], [self.revocations, *self.earlier_revocations],
+                    policy)
+            except Refusal as refusal:
+                self.past[required] = refusal
+        past = self.past[required]
+        if isinstance(past, Refusal):
+            raise past
+        return past.under(policy)
+
+    def knew(self, wanted: str, tokens: Iterable[str], at: int) -> bool:
+        """Whether this has the manifest, and one of the tokens' keys was certified by then (µs)."""
+        if wanted not in self.manifests:
+            return False
+        try:
+            past = self.believed(self.manifests[wanted])
+            return any(past.knew(token, at) for token in tokens)
+        except Refusal:
+            return False
 
     def revocations_signed(self) -> int | None:
         """The unverified time of the revocation list, in Unix seconds."""

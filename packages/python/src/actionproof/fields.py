@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
+
+from .token import unb64_padded
 
 Bare = int | bool | str | bytes
 _KEY = re.compile(r"[a-z*][a-z0-9_.*-]*")
@@ -147,10 +148,10 @@ def _value(text: str, at: int) -> tuple[Bare, int]:
     if quoted is not None:
         return re.sub(r"\\(.)", r"\1", quoted), match.end()
     if encoded is not None:
-        try:
-            return base64.b64decode(encoded, validate=True), match.end()
-        except binascii.Error:
+        raw = unb64_padded(encoded)
+        if raw is None:
             _malformed()
+        return raw, match.end()
     return (flag == "1" if flag is not None else Token(word)), match.end()
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,7 +20,7 @@ from .manifest import Manifest
 from .problem import Refusal, refuse_if
 from .receipts import RECEIPT, Made, Opener, Sessions, past_opener
 from .reputation import REPUTATION
-from .token import SECOND, Moment, token_hash, unverified
+from .token import SECOND, Moment, token_hash, unb64_padded, unverified
 from .trust import Opened, PastTrust
 
 _SKEW, _EARLY, _ANSWER = 60 * SECOND, 3600 * SECOND, 300 * SECOND
@@ -67,16 +66,10 @@ class Judge:
         for logged in self._export.records():
             r = logged.record
             tokens = {a["name"]: a["token"] for a in r["artifacts"]}
-            certificate = tokens.get("deploymentCertificate", "")
-            trusts = self._export.trusts
-            manifest = r.get("manifest", "")
-            t = next((t for t in trusts if (t.signed(certificate) if certificate else manifest in t.manifests)),
-                     trusts[0])
-            yield self._judge(logged, tokens, t)
+            yield self._judge(logged, _Record(r, tokens, self._export.trusts, self._now))
 
-    def _judge(self, logged: Logged, tokens: Mapping[str, str], t: Trusted) -> Judged:
-        r = _Record(logged.record, tokens, t, self._now)
-        out = Judged(logged, "refused", t)
+    def _judge(self, logged: Logged, r: _Record) -> Judged:
+        out = Judged(logged, "refused", r.trusted)
         try:
             checks = r.judged(self.sessions, out)
         except Refusal as untrusted:
@@ -104,8 +97,8 @@ _Failed = tuple[str, Refusal]
 
 
 class _Record:
-    def __init__(self, r: Claims, tokens: Mapping[str, str], trusted: Trusted, now: int) -> None:
-        self.r, self.tokens, self.trusted, self.now = r, tokens, trusted, now
+    def __init__(self, r: Claims, tokens: Mapping[str, str], trusts: Sequence[Trusted], now: int) -> None:
+        self.r, self.tokens, self.now = r, tokens, now
         self.started = moment(r["started"])
         self.finished = moment(r["finished"]) if "finished" in r else None
         signed = []
@@ -115,16 +108,29 @@ class _Record:
             except Refusal:
                 continue
         self.signed = sorted(signed)
+        self.last = self.signed[-1] if self.signed else self.started
+        try:
+            self.last = unverified(REQUEST_PROOF, tokens.get("requestProof", ""))["iat"] * SECOND
+        except Refusal:
+            pass
+        self.trusted = self._trust(trusts)
+
+    def _trust(self, trusts: Sequence[Trusted]) -> Trusted:
+        """The trust whose auditor signed the deployment certificate. Without one, that with the manifest, if possible
+        one that knew the record's keys by then. Otherwise today's."""
+        certificate, manifest = self.tokens.get("deploymentCertificate", ""), self.r.get("manifest", "")
+        if certificate:
+            fitting = (t for t in trusts if t.signed(certificate))
+        else:
+            fitting = (t for t in trusts if t.knew(manifest, self.tokens.values(), self.last))
+        with_manifest = (t for t in trusts if not certificate and manifest in t.manifests)
+        return next(fitting, None) or next(with_manifest, trusts[0])
 
     def judged(self, sessions: Sessions, out: Judged) -> list[_Failed]:
         """The failed checks. At most the last is more than a missing artifact."""
         manifest = self.trusted.manifest(self.r.get("manifest", ""))
         past = self.trusted.believed(manifest)
-        last = self.signed[-1] if self.signed else self.started
-        try:
-            last = unverified(REQUEST_PROOF, self.tokens.get("requestProof", ""))["iat"] * SECOND
-        except Refusal:
-            pass
+        last = self.last
         refuse_if(last > self.now + 2 * SECOND, "clock_skew", "the record is of the future")
         for at in (last, last - SECOND):  # a key before a restart in this second
             failed = self._chain(manifest, past, at)
@@ -227,7 +233,7 @@ class _Record:
             expected = manifest.expected(REQUEST_PROOF)
             o = past.open(REQUEST_PROOF, self.tokens.get("requestProof", ""), expected, chain.at)
             proves(o.claims, r.get("capabilityId", ""), chain.binding)
-            if "capability" in self.tokens:
+            if self.tokens.get("capability"):
                 c = unverified(CAPABILITY, self.tokens["capability"], "HS256")
                 same("record_mismatch", "record", c["jti"], r.get("capabilityId", ""), Binding.of(c["binding"]).hash(),
                      chain.binding.hash())
@@ -246,7 +252,7 @@ class _Record:
             (_SESSION, lambda: of(chain.session, "session", "sessionReceipt", "sessionId")),
             (_DEPLOYMENT, deployment), (_PROOF, proof),
         ]
-        steps += [("agent statement", statement)] if "agentStatement" in self.tokens else []
+        steps += [("agent statement", statement)] if self.tokens.get("agentStatement") else []
         failed = []
         for step in steps + ([("API's answer", self._answer)] if "answer" in r else []):
             found = first_failure([step])
@@ -309,7 +315,4 @@ class _Record:
 
 
 def _bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
-        return b""
+    return unb64_padded(text) or b""

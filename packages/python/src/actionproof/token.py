@@ -38,6 +38,14 @@ def unb64(text: str) -> bytes | None:
     return data if b64(data) == text else None
 
 
+def unb64_padded(text: str) -> bytes | None:
+    """The bytes of padded base64, or None. b64decode alone takes padding that is too long."""
+    try:
+        return base64.b64decode(text, validate=True) if len(text) % 4 == 0 else None
+    except ValueError:
+        return None
+
+
 def token_hash(token: str) -> str:
     """The hash by which artifacts name each other: of header and payload as sent."""
     return sha256(token[: token.rfind(".")] if "." in token else token)
@@ -78,6 +86,15 @@ def _key_id(header: str, alg: str, typ: str) -> str | None:
     except (Malformed, KeyError, TypeError, AttributeError):
         return None
     return kid if good else None
+
+
+def key_id_of(token: str) -> str:
+    """The key id that a token names, unverified; empty if there is none."""
+    try:
+        kid = parse(unb64(token.partition(".")[0]) or b"")["kid"]
+    except (Malformed, KeyError, TypeError):
+        return ""
+    return kid if isinstance(kid, str) else ""
 
 
 def parse_rooted(token: str, kind: Kind) -> Parsed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 import unicodedata
@@ -15,6 +14,7 @@ from .claims import Claims, Shape, is_hash, rebuilt, sha256, size
 from .httpsig import verifies
 from .problem import Refusal, refuse, refuse_if
 from .strictjson import Malformed, canonical, parse
+from .token import unb64_padded
 
 _MAX_POLICY, _MAX_MEMBERS, _MAX_PROOF, _MAX_NOTE, _MAX_OPENING = 64 << 10, 32, 64 << 10, 32 << 10, 8 << 10
 _MAX_SIZE, _YEAR_10000 = 1 << 53, 253_402_300_800
@@ -86,17 +86,10 @@ def _named(name: str) -> bool:
     return name != "" and not any(c == "+" or _space(c) for c in name)
 
 
-def _base64(text: str) -> bytes | None:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-
-
 def _key(vkey: str, algorithm: int) -> _Key:
     name, _, rest = vkey.partition("+")
     hashed, _, encoded = rest.partition("+")
-    raw = _base64(encoded) or b""
+    raw = unb64_padded(encoded) or b""
     good = re.fullmatch("[0-9a-fA-F]{8}", hashed) and _named(name) and len(raw) == 33 and raw[0] == algorithm
     if not good or bytes.fromhex(hashed) != hashlib.sha256(name.encode() + b"\n" + raw).digest()[:4]:
         raise ValueError(f"a key is malformed: {vkey[:80]}")
@@ -213,7 +206,7 @@ def _opened(note: str, keys: list[_Key]) -> tuple[str, dict[_Key, bytes]]:
     refuse_if(broken or len(signatures) > 100, "log_unwitnessed", "the checkpoint is malformed")
     for line in signatures:
         name, _, encoded = line.removeprefix("— ").partition(" ")
-        raw = _base64(encoded) or b""
+        raw = unb64_padded(encoded) or b""
         refuse_if(not line.startswith("— ") or not _named(name) or len(raw) < 5, "log_unwitnessed",
                   "a signature of the checkpoint is malformed")
         key = known.get((name, raw[:4]))
@@ -227,7 +220,7 @@ def _checkpoint(text: str) -> tuple[str, Tree] | None:
     origin, *rest = text.split("\n", 3)
     if len(rest) < 3 or not text.endswith("\n") or rest[2] and "" in rest[2].split("\n")[:-1]:
         return None
-    raw = _base64(rest[1])
+    raw = unb64_padded(rest[1])
     if re.fullmatch("0|[1-9][0-9]{0,18}", rest[0]) is None or int(rest[0]) >= 1 << 63 or raw is None or len(raw) != 32:
         return None
     return origin, Tree(int(rest[0]), raw)
@@ -236,7 +229,7 @@ def _checkpoint(text: str) -> tuple[str, Tree] | None:
 def _written(text: str) -> str:
     """The one spelling of a checkpoint."""
     origin, number, encoded, rest = text.split("\n", 3)
-    return "\n".join((origin, number, base64.b64encode(_base64(encoded) or b"").decode(), rest))
+    return "\n".join((origin, number, base64.b64encode(unb64_padded(encoded) or b"").decode(), rest))
 
 
 class Proof(NamedTuple):
@@ -255,8 +248,8 @@ class Proof(NamedTuple):
         long = size(text) > _MAX_PROOF or not blank or not 3 <= len(lines) <= 66
         extra, number, hashes = None, "", list[bytes | None]()
         if not long:
-            extra, number = _base64(lines[1].removeprefix("extra ")), lines[2].removeprefix("index ")
-            hashes = [_base64(line) for line in lines[3:]]
+            extra, number = unb64_padded(lines[1].removeprefix("extra ")), lines[2].removeprefix("index ")
+            hashes = [unb64_padded(line) for line in lines[3:]]
         if extra is None or re.fullmatch("0|[1-9][0-9]{0,18}", number) is None or int(number) >= 1 << 63:
             refuse("evidence_malformed", "the text is no proof of a log with an opening")
         proof = cls(extra, int(number), [h for h in hashes if h is not None and len(h) == 32], checkpoint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -11,8 +12,8 @@ from .claims import (DEPLOYMENT_CERTIFICATE, REVOCATION_LIST, ROOTS, SIGNER_CERT
                      rebuilt, sha256, without_null)
 from .problem import Refusal, refuse, refuse_if
 from .strictjson import Malformed, parse
-from .token import (SECOND, Expected, Moment, Root, cut_key_id, parse_rooted, parse_token, post_quantum_key,
-                    public_key, token_hash, unb64, verifies)
+from .token import (SECOND, Expected, Moment, Root, cut_key_id, key_id_of, parse_rooted, parse_token,
+                    post_quantum_key, public_key, token_hash, unb64, verifies)
 
 _BUNDLE: Shape = {"certificates": "l", "deploymentCertificate": "s", "revocations": "s",
                   "history": {"segment": "w", "texts": "w"}}
@@ -83,7 +84,8 @@ def parse_root(raw: bytes, purpose: str) -> Root:
         keys = given.get("keys") or [given]
         first = keys[0]
         kid, x = first["kid"], unb64(first["x"])
-        ours = (first["kty"], first["crv"]) == ("OKP", "Ed25519") and "d" not in first and len(keys) < 3
+        ours = (first["kty"], first["crv"]) == ("OKP", "Ed25519") and "d" not in first and (
+            len(keys) == 2 or first is given)
         if not ours or x is None or not 0 < len(kid.encode()) <= 256:
             raise ValueError
         if len(keys) == 1:
@@ -251,7 +253,8 @@ class Trust:
         root.verify(kind.typ, p, required)
         o = Opened(token, p.kid, decode(kind, p.payload))
         if kind is DEPLOYMENT_CERTIFICATE:
-            self._deployment = {(token, required): o}
+            self._deployment.clear()
+            self._deployment[token, required] = o
         return o
 
     def _shared(self, kind: Kind, token: str, expected: Expected, at: Moment) -> Opened:
@@ -296,7 +299,7 @@ class PastTrust(Trust):
         super().__init__(roots, Bundle(revocations=lists[0] if lists else ""), policy)
         for token in lists[1:]:
             self.open_revocations(token)
-        self._tokens: dict[str, list[str]] = {}  # by kid; verified when they are needed
+        self._tokens: dict[str, dict[str, None]] = {}  # by kid; verified when they are needed
         self._since: dict[str, dict[int, int]] = {}  # the first iat of each version, by key name
         self._first: dict[str, tuple[int, str, str]] = {}  # iat, token and purpose, by hash of a public key
         self._verified: dict[str, Certified] = {}
@@ -305,7 +308,9 @@ class PastTrust(Trust):
             name, version = cut_key_id(c["subjectKeyId"])
             since = self._since.setdefault(name, {})
             since[version] = min(since.get(version, c["iat"]), c["iat"])
-            self._tokens.setdefault(c["subjectKeyId"], []).append(token)
+            tokens = self._tokens.setdefault(c["subjectKeyId"], {})
+            tokens.pop(token, None)  # each once, in its last place
+            tokens[token] = None
             first = self._first.get(c["subjectPublicKeyHash"])
             if first is None or c["iat"] < first[0]:
                 self._first[c["subjectPublicKeyHash"]] = c["iat"], token, c["purposes"][0]
@@ -319,11 +324,22 @@ class PastTrust(Trust):
             self._verified[token] = self.open_certificate(token)
         return self._verified[token]
 
+    def under(self, policy: SignerPolicy) -> PastTrust:
+        """The same with another policy, which does not differ in require_post_quantum."""
+        other = copy(self)
+        other.policy = policy
+        return other
+
+    def knew(self, token: str, at: int) -> bool:
+        """Whether a token's key was certified by then (µs)."""
+        found, _ = self.find(key_id_of(token), Moment(at))
+        return found is not None and found.claims["iat"] * SECOND <= at
+
     def find(self, kid: str, at: Moment) -> tuple[Certified | None, int]:
         """A key's certificate at a moment, and its newest version by then."""
         name, version = cut_key_id(kid)
         newest = max((v for v, iat in self._since.get(name, {}).items() if iat * SECOND <= at.now), default=0)
-        found = sorted(map(self._open, self._tokens.get(kid, [])), key=_issued)
+        found = sorted(map(self._open, self._tokens.get(kid, ())), key=_issued)
         if not found:
             return None, newest
         last = [s for s in found if s.claims["iat"] * SECOND <= at.now][-1:] or found[:1]

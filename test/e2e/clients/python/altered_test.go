@@ -291,6 +291,15 @@ func TestOddForms(t *testing.T) {
 	}, w.flags)
 }
 
+// TestEarlierRoots: both say the same of posts that were refused before and after new roots.
+func TestEarlierRoots(t *testing.T) {
+	t.Parallel()
+	export, pins := kit.ExportOfTwoRoots(t)
+	for _, pinned := range pins {
+		alike(t, map[string]string{"of two roots": string(kit.Read(t, export))}, pinned)
+	}
+}
+
 // some returns the unaltered file, and about n others that are spread over all.
 func some(files map[string]string, n int) map[string]string {
 	out := map[string]string{"as it is": files["as it is"]}
