@@ -283,8 +283,13 @@ func TestSlowRequest(t *testing.T) {
 	begun, release := make(chan struct{}), make(chan struct{})
 	p := newProcess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/pods/slow") {
-			close(begun)
-			<-release
+			begun <- struct{}{}
+			select {
+			case <-release:
+			case <-r.Context().Done():
+				t.Error("the slow request ended before the later one was answered")
+				return
+			}
 		}
 		f.ServeHTTP(w, r)
 	}))
