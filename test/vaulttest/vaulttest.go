@@ -158,6 +158,7 @@ func (s *Server) Start() error {
 	defer log.Close()
 	s.cmd = exec.Command(path, "server", "-config="+s.config())
 	s.cmd.Stderr = log
+	s.cmd.Env = append(os.Environ(), "GOGC=400") // the processes under test share the CPU with it
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
 		return err

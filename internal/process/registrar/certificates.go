@@ -5,7 +5,9 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,37 +62,32 @@ func (c *cluster) drop(r kube.CertificateRequest) {
 
 // answerAll answers requests as they come. One that could not be answered is tried again.
 func (c *cluster) answerAll(ctx context.Context) {
-	var again <-chan time.Time // nil while no request is without an answer
+	var at errgroup.Group
+	at.SetLimit(workers)
 	for {
 		select {
 		case <-ctx.Done():
+			_ = at.Wait()
 			return
 		case <-c.more:
-		case <-again:
 		}
 		c.mu.Lock()
-		var all []kube.CertificateRequest
-		for _, r := range c.requests {
-			all = append(all, r)
-		}
+		all := slices.Collect(maps.Values(c.requests))
+		clear(c.requests)
 		c.mu.Unlock()
-		var at errgroup.Group
-		at.SetLimit(workers)
 		for _, r := range all {
-			at.Go(func() error { c.answer(ctx, r); return nil })
-		}
-		_ = at.Wait()
-		c.mu.Lock()
-		left := len(c.requests)
-		c.mu.Unlock()
-		if again = nil; left > 0 {
-			again = time.After(retry)
+			at.Go(func() error {
+				if !c.answer(ctx, r) && ctx.Err() == nil {
+					time.AfterFunc(retry, func() { c.take(r) })
+				}
+				return nil
+			})
 		}
 	}
 }
 
-// answer issues a certificate, or denies it for good.
-func (c *cluster) answer(ctx context.Context, r kube.CertificateRequest) {
+// answer issues a certificate, or denies it for good. It reports whether the request needs no other answer.
+func (c *cluster) answer(ctx context.Context, r kube.CertificateRequest) bool {
 	pod := registrar.Pod{Namespace: r.Meta.Namespace, Name: r.Spec.PodName, UID: r.Spec.PodUID}
 	a, err := c.decide(ctx, r, &pod)
 	var refused *registrar.Refusal
@@ -100,21 +97,22 @@ func (c *cluster) answer(ctx context.Context, r kube.CertificateRequest) {
 		c.p.refuse(registrar.Caller{ID: registrar.PodID(pod), Pods: []registrar.Pod{pod}}, err)
 	} else if err != nil {
 		c.p.failed("the request "+r.Meta.Namespace+"/"+r.Meta.Name+" is not answered yet", err)
-		return
+		return false
 	}
 	a.Conditions[0].Status, a.Conditions[0].LastTransitionTime = "True", time.Now().UTC().Truncate(time.Second)
 	err = c.api.Answer(ctx, r, a)
 	var status *kube.StatusError
 	switch {
-	case err == nil, errors.As(err, &status) &&
-		(status.Code == http.StatusConflict || status.Code == http.StatusNotFound):
-		c.drop(r) // if it changed meanwhile, it comes again
-		if err == nil && refused == nil {
-			c.p.made.WithLabelValues("tls").Inc()
-		}
+	case err == nil && refused == nil:
+		c.p.made.WithLabelValues("tls").Inc()
+	case err == nil: // denied
+	case errors.As(err, &status) && (status.Code == http.StatusConflict || status.Code == http.StatusNotFound):
+		// if it changed meanwhile, it comes again
 	default:
 		c.p.failed("the answer to "+r.Meta.Namespace+"/"+r.Meta.Name+" is not written", err)
+		return false
 	}
+	return true
 }
 
 // reasonOf returns a reason as Kubernetes writes it.

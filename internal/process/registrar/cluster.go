@@ -28,7 +28,7 @@ type cluster struct {
 	mu       sync.Mutex // guards all below
 	pods     map[string]registrar.Pod
 	listed   map[string]bool                    // namespaces whose pods are all known
-	requests map[string]kube.CertificateRequest // without an answer, by UID
+	requests map[string]kube.CertificateRequest // that wait for an answer, by UID
 	more     chan struct{}                      // has room for one: there are requests
 	warned   *lru.Cache[[2]string, bool]        // Events that were made, by pod and reason
 	watches  map[string]context.CancelFunc      // by namespace; only followPods uses it

@@ -277,6 +277,50 @@ func TestCluster(t *testing.T) {
 	}
 }
 
+// TestSlowRequest: a request that takes long holds up no later one.
+func TestSlowRequest(t *testing.T) {
+	f := &fakeAPI{pods: make(map[string]map[string]any), answers: make(map[string]map[string]any)}
+	begun, release := make(chan struct{}), make(chan struct{})
+	p := newProcess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/pods/slow") {
+			begun <- struct{}{}
+			select {
+			case <-release:
+			case <-r.Context().Done():
+				t.Error("the slow request ended before the later one was answered")
+				return
+			}
+		}
+		f.ServeHTTP(w, r)
+	}))
+	ask := func(name string) {
+		f.mu.Lock()
+		f.pods[name] = podOf("agents", name, "worker", digest)
+		raw, err := json.Marshal(requestFor(t, name, f.pods[name], nil))
+		f.mu.Unlock()
+		var request kube.CertificateRequest
+		check.Must(t, err, json.Unmarshal(raw, &request))
+		p.cluster.take(request)
+	}
+	answered := func(n int) func() bool {
+		return func() bool {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return len(f.answers) == n
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { p.cluster.answerAll(ctx) })
+	defer func() { cancel(); all.Wait() }()
+	ask("slow")
+	<-begun
+	ask("good")
+	until(t, "the later request", answered(1))
+	close(release)
+	until(t, "the slow request", answered(2))
+}
+
 // TestRefused: a refusal has one Event about each pod that may be the caller, also about one that is gone.
 func TestRefused(t *testing.T) {
 	f := &fakeAPI{}

@@ -61,6 +61,7 @@ func TestFleet(t *testing.T) {
 	})
 	f.new = mediatorImage(t, f.Cluster, f.authority, []byte("another")...)
 	agent := programImage(t, f.Cluster, "agent", "./agent")
+	f.servicesReady()
 	began := time.Now()
 	f.Apply("agents", fmt.Sprintf(agents, *size, agent.Name, agent.Digest))
 	f.await("all are certified", func(p corev1.Pod) bool { return p.Status.PodIP != "" && f.certified(p) })
@@ -159,9 +160,7 @@ func (f *fleet) roll(to node.Image, during func()) {
 	began := time.Now()
 	f.setImage(to)
 	f.again("helm install", "install", "upgrade")
-	for _, name := range services {
-		f.WaitReady("mediator", "deployment/mediator-"+name)
-	}
+	f.servicesReady()
 	runs := func(p corev1.Pod) bool { return p.Spec.InitContainers[0].Image == to.Name+"@"+to.Digest }
 	var sample corev1.Pod
 	check.Must(f.t, yaml.Unmarshal([]byte(strings.ReplaceAll(agentPod, "NAME", "sample")), &sample))

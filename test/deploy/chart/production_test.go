@@ -99,14 +99,21 @@ func prepare(t *testing.T, change func(values map[string]any)) *production {
 // services are the Deployments of the chart.
 var services = []string{"registrar", "trigger", "control", "node"}
 
+func (p *production) servicesReady() {
+	p.t.Helper()
+	for _, name := range services {
+		p.WaitReady("mediator", "deployment/mediator-"+name)
+	}
+}
+
 // produce goes on to two agents that post.
 func produce(t *testing.T, identity string) *production {
 	t.Helper()
 	p := prepare(t, func(values map[string]any) { values["identity"] = identity })
 	p.agent = p.DebianImage("registry.test/agent", "", nil)
 	p.Apply("agents", strings.Replace(commenter, "IMAGE", p.agent.Name+"@"+p.agent.Digest, 1))
+	p.servicesReady()
 	for _, name := range services {
-		p.WaitReady("mediator", "deployment/mediator-"+name)
 		if n := len(p.Pods("mediator", "app.kubernetes.io/component="+name)); n != 2 {
 			t.Errorf("%s has %d replicas", name, n)
 		}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -13,9 +14,10 @@ import (
 const objectAge = 2 * time.Second
 
 // objects reads ConfigMaps and Secrets one by one, as the API server allows it to a node, and remembers them for a
-// while.
+// while. Pods that need the same one at the same time share one reading.
 type objects struct {
-	client kubernetes.Interface
+	client  kubernetes.Interface
+	reading singleflight.Group
 
 	mu    sync.Mutex // guards known
 	known map[string]object
@@ -61,12 +63,18 @@ func (o *objects) get(key string, read func() (map[string][]byte, error)) (map[s
 	if ok && time.Since(known.read) < objectAge {
 		return known.data, nil
 	}
-	data, err := read()
+	got, err, _ := o.reading.Do(key, func() (any, error) {
+		data, err := read()
+		if err != nil {
+			return nil, err
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.known[key] = object{data: data, read: time.Now()}
+		return data, nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.known[key] = object{data: data, read: time.Now()}
-	return data, nil
+	return got.(map[string][]byte), nil
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -30,12 +31,12 @@ func (r *podRunner) files(ctx context.Context, v *corev1.Volume) (map[string]fil
 	case v.DownwardAPI != nil:
 		return files, r.addFields(files, v.DownwardAPI.Items, v.DownwardAPI.DefaultMode)
 	case v.Projected != nil:
+		var lacks error
 		for i, source := range v.Projected.Sources {
-			if err := r.addSource(ctx, files, source, fmt.Sprintf("%s/%d", v.Name, i), v.Projected.DefaultMode); err != nil {
-				return nil, err
-			}
+			key := fmt.Sprintf("%s/%d", v.Name, i)
+			lacks = errors.Join(lacks, r.addSource(ctx, files, source, key, v.Projected.DefaultMode))
 		}
-		return files, nil
+		return files, lacks
 	}
 	return nil, fmt.Errorf("the volume %s is of a kind that is not carried out", v.Name)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // reportPause collects changes for one report. A kubelet does the same: it looks at its containers once a second.
-const reportPause = 100 * time.Millisecond
+const reportPause = time.Second
 
 // reportChanges tells the API server the pod's status, now and after each change, until ctx ends.
 func (r *podRunner) reportChanges(ctx context.Context) {
@@ -34,7 +34,11 @@ func (r *podRunner) reportChanges(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			time.Sleep(reportPause)
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(reportPause):
+			}
 		case <-time.After(wait):
 		}
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,14 +20,15 @@ type file struct {
 	uid  int // -1: root
 }
 
-// setUpVolumes makes each volume, or says which one lacks what. It is repeated until it succeeds.
-func (r *podRunner) setUpVolumes(ctx context.Context) error {
+// setUpVolumes makes each volume, or says which ones lack what. It is repeated until it succeeds. As with a kubelet, a
+// certificate that is not signed yet holds up nothing else.
+func (r *podRunner) setUpVolumes(ctx context.Context) (lacks error) {
 	for i := range r.pod.Spec.Volumes {
 		if err := r.setUpVolume(ctx, &r.pod.Spec.Volumes[i]); err != nil {
-			return fmt.Errorf("volume %s: %w", r.pod.Spec.Volumes[i].Name, err)
+			lacks = errors.Join(lacks, fmt.Errorf("volume %s: %w", r.pod.Spec.Volumes[i].Name, err))
 		}
 	}
-	return nil
+	return lacks
 }
 
 func (r *podRunner) setUpVolume(ctx context.Context, v *corev1.Volume) error {
