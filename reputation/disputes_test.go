@@ -62,8 +62,17 @@ func (c *court) say(t *testing.T, d dispute.Document) error {
 
 func (c *court) published(t *testing.T, id string) reputation.Signal {
 	t.Helper()
-	s, err := c.Publish(t.Context(), c.Says(t, c.SignalOf(c.one, id)))
+	said := c.Says(t, c.SignalOf(c.one, id))
+	s, err := c.Publish(t.Context(), said)
 	must(t, err)
+	for _, get := range []func() (reputation.Signal, error){
+		func() (reputation.Signal, error) { return c.Signal(t.Context(), id) },
+		func() (reputation.Signal, error) { return c.Publish(t.Context(), said) },
+	} {
+		again, err := get()
+		must(t, err)
+		check.WantEqual(t, again, s)
+	}
 	return s
 }
 
