@@ -28,9 +28,6 @@ const (
 var Dialects = [...]Dialect{OpenAIChat, OpenAIResponses, OpenAIEmbeddings, OpenAICompletions, AnthropicMessages, Gemini,
 	BedrockConverse, OllamaChat}
 
-// marksEnd reports whether a stream has a mark after which nothing follows, such as another candidate or the usage.
-func (d Dialect) marksEnd() bool { return d != Gemini && d != BedrockConverse }
-
 // Rule says how calls are read.
 type Rule struct {
 	Dialect Dialect

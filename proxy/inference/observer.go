@@ -330,7 +330,8 @@ func (b *Observer) Interaction() Interaction {
 	// Some clients take an event without its end.
 	odd := b.events != nil && (jsontext.Value(b.events.End()).IsValid() || b.events.Odd())
 	b.tally.unclear = b.tally.unclear || odd
-	b.tally.ended = b.tally.ended && !b.broken && (b.in.Request.Dialect.marksEnd() || b.whole && !odd)
+	unmarked := b.in.Request.Dialect == Gemini || b.in.Request.Dialect == BedrockConverse // more may follow the end
+	b.tally.ended = b.tally.ended && !b.broken && (!unmarked || b.whole && !odd)
 	b.tally.conclude(b.lost)
 	if b.in.Ready.IsZero() {
 		b.in.Ready = b.in.End.Add(-b.waited)
