@@ -61,12 +61,12 @@ func explanation(r ledger.Record, rules []own.Rule) Node {
 			Pre(TabIndex("0"), text(rule))))))
 }
 
-// calls lists calls. At an id of the page, place tells a call from the same one in another list.
-func calls(all []ledger.Record, place string, rules []own.Rule, none string) Node {
-	return list(all, none, Ol, "calls", func(r ledger.Record) Node { return call(r, place, rules) })
+// calls lists calls. The ids of its elements begin with prefix: another list of the page can have the same calls.
+func calls(all []ledger.Record, prefix string, rules []own.Rule, none string) Node {
+	return list(all, none, Ol, "calls", func(r ledger.Record) Node { return call(r, prefix, rules) })
 }
 
-func call(r ledger.Record, place string, rules []own.Rule) Node {
+func call(r ledger.Record, prefix string, rules []own.Rule) Node {
 	result := r.Code
 	if result == "" && r.Status != 0 {
 		result = strconv.Itoa(r.Status)
@@ -75,7 +75,7 @@ func call(r ledger.Record, place string, rules []own.Rule) Node {
 	if r.Flow == "post" {
 		what = "the post and its evidence"
 	}
-	return Li(Details(Class("call"), ID(place+"-"+r.ID),
+	return Li(Details(Class("call"), ID(prefix+"-"+r.ID),
 		Summary(
 			Span(Class("when"), at(r.Started, r.Started.UTC().Format("Jan 02 15:04:05"))), space,
 			state(r.State), space,

@@ -19,10 +19,10 @@ type view struct {
 	Main  Node
 }
 
-// place is a URL of the console. All others are constants or come from link: none has the scheme of a script.
+// place is a URL of the console: a constant, or made by link from a constant path. No foreign text chooses its scheme.
 type place string
 
-// to is the only attribute whose value is a URL that is no constant.
+// to makes the only attributes with a URL that is no constant.
 func to(at place) Node { return Href(string(at)) }
 
 // link makes the URL of a page with parameters, which come as names and values. It leaves out empty ones.
@@ -90,7 +90,7 @@ func footer() Node {
 
 var space = Text(" ")
 
-// text shows a text of an agent, too: nothing in it turns the direction of other text.
+// text shows foreign text, such as an agent's. No character in it steers the text around it.
 func text(s string) Node { return Text(terminal.Plain(s)) }
 
 func say(format string, args ...any) Node { return text(fmt.Sprintf(format, args...)) }
