@@ -45,8 +45,8 @@ type Source interface {
 	// Current returns the credential for one call, from memory while it is fresh. Its errors have the code
 	// custody_unavailable and hold no secret.
 	Current(ctx context.Context) (Value, error)
-	// Refused reports that an upstream answered 401 to v: it may have been replaced, and is read again before its next
-	// use. No call is sent again.
+	// Refused reports that an upstream answered 401 to v, or that no call can carry it: it may have been replaced, and
+	// is read again before its next use. No call is sent again.
 	Refused(v Value)
 }
 
@@ -127,6 +127,7 @@ func (c *Credential) resolve(ctx context.Context) (Use, error) {
 	}
 	find, err := c.form.Find(v)
 	if err != nil {
+		c.source.Refused(v)
 		return Use{}, refusal.New("custody_unavailable", "the rule's credential is not used: %w", err)
 	}
 	u := Use{c, v, find}

@@ -22,6 +22,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/actionproof/mediator/proxy/credential"
+	"github.com/actionproof/mediator/proxy/echo"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -279,6 +280,24 @@ func TestRefusedToken(t *testing.T) {
 	now = now.Add(time.Minute)
 	fails = false
 	wantValue(t, s, fmt.Sprint("token-", made+1))
+}
+
+// TestUnfitToken: a token that no call can carry is soon renewed, as one that the API refuses.
+func TestUnfitToken(t *testing.T) {
+	now, token := time.Now(), "a token\nof two lines"
+	source := credential.Renewed(func() time.Time { return now }, func(context.Context) (credential.Value, error) {
+		return credential.Value{Secret: token, End: now.Add(time.Hour)}, nil
+	})
+	form, err := credential.Header("Authorization", "Bearer ", echo.Auto)
+	check.Must(t, err)
+	c, err := credential.New(source, form)
+	check.Must(t, err)
+	_, err = c.Resolve(t.Context(), nil)
+	check.WantCode(t, err, "custody_unavailable", "no header can carry")
+	now, token = now.Add(4*time.Minute), "token-of-one-line"
+	_, _ = c.Resolve(t.Context(), nil)
+	_, err = c.Resolve(t.Context(), nil)
+	check.Must(t, err)
 }
 
 func TestTokenExchange(t *testing.T) {

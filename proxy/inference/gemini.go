@@ -1,6 +1,8 @@
 package inference
 
 import (
+	"slices"
+
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -47,15 +49,8 @@ func (gemini) whole(t *tally, body []byte) bool {
 		return readGemini(t, body) && t.ended // a count of tokens does not end: it is no answer
 	}
 	var chunks list[jsontext.Value]
-	if !decode(t, body, &chunks) {
-		return false
-	}
-	for _, c := range chunks {
-		if !readGemini(t, c) {
-			return false
-		}
-	}
-	return true
+	return decode(t, body, &chunks) &&
+		!slices.ContainsFunc(chunks, func(c jsontext.Value) bool { return !readGemini(t, c) })
 }
 
 func readGemini(t *tally, data []byte) bool {
