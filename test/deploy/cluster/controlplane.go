@@ -158,8 +158,9 @@ func (c *controlPlane) run(path string, args ...string) (*exec.Cmd, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	// Pods do not slow it down, as if it had a machine of its own.
-	return cmd, syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, -10)
+	// Root gives it the processor before the pods, as if it had a machine of its own.
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, -10)
+	return cmd, nil
 }
 
 // config is how a user reaches the API server, without a limit of its own on the rate. Protocol Buffers, which kubelets
