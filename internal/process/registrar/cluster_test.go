@@ -280,7 +280,7 @@ func TestCluster(t *testing.T) {
 // TestSlowRequest: a request that takes long holds up no later one.
 func TestSlowRequest(t *testing.T) {
 	f := &fakeAPI{pods: make(map[string]map[string]any), answers: make(map[string]map[string]any)}
-	begun, release := make(chan struct{}), make(chan struct{})
+	begun, release := make(chan struct{}, 8), make(chan struct{})
 	p := newProcess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/pods/slow") {
 			begun <- struct{}{}

@@ -158,7 +158,7 @@ func (c *controlPlane) run(path string, args ...string) (*exec.Cmd, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	// Pods do not slow it down, as if it had a machine of its own. Without the right to this, they do.
+	// Root gives it the processor before the pods, as if it had a machine of its own.
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, -10)
 	return cmd, nil
 }

@@ -23,6 +23,10 @@ type podRunner struct {
 	dir     string
 	network *podNetwork
 
+	// networkFiles returns writeNetworkFiles of its first call: a process that reads a file while it is written again
+	// would find no name server.
+	networkFiles func() (map[string]string, error)
+
 	volumesMu    sync.Mutex // guards what follows
 	volumePaths  map[string]string
 	written      map[string]map[string]file
@@ -61,6 +65,7 @@ func newPodRunner(n *Node, pod *corev1.Pod) *podRunner {
 		changed: make(chan struct{}), conditions: map[corev1.PodConditionType]corev1.PodCondition{},
 		startTime: metav1.Now(),
 	}
+	r.networkFiles = sync.OnceValues(r.writeNetworkFiles)
 	for i := range pod.Spec.InitContainers {
 		r.init = append(r.init, newContainer(pod.Spec.InitContainers[i], true))
 	}
@@ -300,8 +305,8 @@ func (r *podRunner) hostname() string {
 	return r.pod.Name
 }
 
-// networkFiles are the files by which a container finds names; path makes one.
-func (r *podRunner) networkFiles() (map[string]string, error) {
+// writeNetworkFiles writes the files by which a container finds names, and returns their paths.
+func (r *podRunner) writeNetworkFiles() (map[string]string, error) {
 	hosts := fmt.Sprintf("127.0.0.1 localhost\n::1 localhost\n%s %s\n", r.network.address, r.hostname())
 	for _, alias := range r.pod.Spec.HostAliases {
 		hosts += alias.IP + " " + strings.Join(alias.Hostnames, " ") + "\n"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,10 +160,11 @@ func (r *podRunner) mounts(c *container) ([]sandbox.Mount, error) {
 		mounts = append(mounts,
 			sandbox.Mount{Source: source, Target: m.MountPath, ReadOnly: m.ReadOnly || r.writtenByNode(m.Name)})
 	}
-	files, err := r.networkFiles()
+	own, err := r.networkFiles()
 	if err != nil {
 		return nil, err
 	}
+	files := maps.Clone(own)
 	message := r.terminationLog(c)
 	if err := os.WriteFile(message, nil, 0o666); err != nil {
 		return nil, err
