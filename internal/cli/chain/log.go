@@ -176,6 +176,9 @@ func (l logged) complete() string {
 		for _, p := range slices.Sorted(maps.Keys(c.Problems)) {
 			text += fmt.Sprintf("; the log has %d %s", c.Problems[p], p)
 		}
+		if c.Outside > 0 {
+			text += fmt.Sprintf("; the log holds %d more posts before or after", c.Outside)
+		}
 		return text
 	}
 	return "not known: " + cmp.Or(c.Why, "give --log and --log-policy")
