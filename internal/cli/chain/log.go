@@ -181,7 +181,7 @@ func (l logged) complete() string {
 		}
 		return text
 	}
-	return "not known: " + cmp.Or(c.Why, "give --log and --log-policy")
+	return "not known: " + cmp.Or(c.Why, "give mediator verify --log and --log-policy")
 }
 
 // seenBy names the witnesses of a log, or its operator.
