@@ -40,6 +40,7 @@ type Complete struct {
 	Until        time.Time                  `json:"until,omitzero"` // of the last one
 	Missing      []MissingPost              `json:"missing,omitempty"`
 	MissingCount int64                      `json:"missingCount"`
+	Outside      int64                      `json:"outside"`             // posts that are missing before or after
 	Gaps         []translog.Finding         `json:"gaps,omitempty"`      // the log did not run then
 	Problems     map[translog.Problem]int64 `json:"problems,omitempty"`  // of the whole log, except these gaps
 	Witnesses    []translog.Cosignature     `json:"witnesses,omitempty"` // without any: its operator's word
@@ -142,8 +143,10 @@ func (w *walk) intent(m MissingPost, post *loggedPost) {
 	}
 	switch {
 	case !m.Time.Before(w.until):
+		w.c.Outside++
 		w.closed = true
 	case !m.Time.After(w.since.Add(w.edge)):
+		w.c.Outside++
 		if !w.closed {
 			w.c.First, w.c.From, w.c.Posts = m.Entry+1, time.Time{}, 0
 		}

@@ -187,13 +187,14 @@ func TestAgainstLog(t *testing.T) {
 		notKnown []string
 		held     int
 		result   archive.CompleteResult
-		missing  int
+		missing  int // of the period, or else outside it
 	}{
 		"untouched": {func(*edit) {}, nil, nil, 7, archive.CompleteNoneMissing, 0},
 		"a post taken": {func(e *edit) { e.records = slices.Delete(e.records, 2, 3) }, nil, nil, 6,
 			archive.CompleteMissing, 1},
 		"the first taken": {func(e *edit) { e.records = e.records[1:] }, nil, nil, 6,
-			archive.CompleteNoneMissing, 0}, // the period that is named begins after it
+			archive.CompleteNoneMissing, 1}, // the period that is named begins after it
+		"the last taken": {func(e *edit) { e.records = e.records[:6] }, nil, nil, 6, archive.CompleteNoneMissing, 1},
 		"a host changed": {func(e *edit) { e.change(t, 2, func(r *ledger.Record) { r.Host = "other.example:443" }) },
 			[]string{"post_at_25 record_mismatch"}, nil, 6, archive.CompleteMissing, 1},
 		"an outcome changed": {func(e *edit) { e.change(t, 2, func(r *ledger.Record) { r.Status = 500 }) },
@@ -247,7 +248,7 @@ func TestAgainstLog(t *testing.T) {
 					t.Errorf("not known %q", notKnown)
 				}
 			}
-			if c := j.Complete; c.Result != tt.result || int(c.MissingCount) != tt.missing || len(c.Gaps) > 0 ||
+			if c := j.Complete; c.Result != tt.result || int(c.MissingCount+c.Outside) != tt.missing || len(c.Gaps) > 0 ||
 				c.Witnesses != nil || len(j.Witnessed.By) > 0 {
 				t.Errorf("complete: %+v", c)
 			}

@@ -176,9 +176,12 @@ func (l logged) complete() string {
 		for _, p := range slices.Sorted(maps.Keys(c.Problems)) {
 			text += fmt.Sprintf("; the log has %d %s", c.Problems[p], p)
 		}
+		if c.Outside > 0 {
+			text += fmt.Sprintf("; the log holds %d more posts before or after", c.Outside)
+		}
 		return text
 	}
-	return "not known: " + cmp.Or(c.Why, "give --log and --log-policy")
+	return "not known: " + cmp.Or(c.Why, "give mediator verify --log and --log-policy")
 }
 
 // seenBy names the witnesses of a log, or its operator.

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/look"
@@ -73,7 +74,7 @@ func (p *Process) retrying(ctx context.Context, what string, try func() error) {
 			failing = nothing
 			continue
 		}
-		if code := CodeOf(err); ctx.Err() == nil && code != failing {
+		if code := refusal.CodeOf(err); ctx.Err() == nil && code != failing {
 			p.Log.Error(what, zap.Error(err), zap.String("code", code))
 			failing = code
 		}

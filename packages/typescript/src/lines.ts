@@ -28,7 +28,7 @@ export function linesOf(posts: JudgedPost[], log: LogJudge, nothing?: string): L
     untampered: { posts: log.posts, held: log.held, refused: log.refusedCount, log: log.log,
       notKnown: log.notKnownCount, text: nothing ?? untampered(log), details: doubts(log) },
     witnessed: { posts: log.witnessed, by: log.by, details: [], text: nothing ?? witnessed(log) },
-    complete: { details: [], text: nothing ?? 'not known: give --log and --log-policy' },
+    complete: { details: [], text: nothing ?? 'not known: give mediator verify --log and --log-policy' },
   };
 }
 

@@ -347,4 +347,8 @@ func TestBadValues(t *testing.T) {
 			t.Errorf("--set %s: got %v, want %q", set, err, want)
 		}
 	}
+	_, err := render(t, "--values", ciFile(t, "volume"), "--set", "sidecar.enforcement=guard")
+	if err == nil || !strings.Contains(err.Error(), "needs sidecar.enforcement: pod") {
+		t.Errorf("agents' pods that lose their evidence: got %v", err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/actionproof/mediator/test/check"
@@ -85,6 +86,16 @@ func TestTrial(t *testing.T) {
 				"deployment/mediator-control")
 			c.WaitReady("agents", "deployment/agent")
 			c.Eventually("a post arrives", func() (bool, string) { return len(posts) > 0, "none came" })
+
+			// A second release would break the first. Without one, no agent starts.
+			said := r.enter(r.words.Replace("! " + strings.Replace(r.all[0], "mediator", "second", 1)))
+			if !strings.Contains(said, `current value is "mediator"`) {
+				t.Error("a second release:", said)
+			}
+			if said := r.enter("helm uninstall mediator --namespace mediator"); !strings.Contains(said, "mediator-refuse") {
+				t.Error("uninstall does not say what stays:", said)
+			}
+			wantRefused(t, "an agent after uninstall", "while the chart is installed", c.TryApply("agents", pod("late", agent)))
 		})
 	}
 }

@@ -109,7 +109,7 @@ func TestExport(t *testing.T) {
 	if !strings.HasPrefix(out, `Authentic:   1 verified, 0 incomplete (their records say that the post was refused), 0 REFUSED
 Untampered:  not known: no record of 1 is proven to be in the log that --log-policy names
 Witnessed:   no: the operator's word
-Complete:    not known: give --log and --log-policy`) {
+Complete:    not known: give mediator verify --log and --log-policy`) {
 		t.Error(out)
 	}
 }
