@@ -46,6 +46,7 @@ type fakeAPI struct {
 	events   []map[string]any
 	bundle   string
 	watching map[string]chan string // lines for the watch of a path
+	read     func()                 // while a pod is read; may be nil
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -105,6 +106,9 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case last == "podcertificaterequests":
 		write(map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": f.requests})
 	case f.pods[last] != nil:
+		if f.read != nil {
+			f.read()
+		}
 		write(f.pods[last])
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -331,8 +335,9 @@ func TestNewerRules(t *testing.T) {
 	if len(f.answers) > 0 {
 		t.Errorf("answered: %v", f.answers)
 	}
+	f.pods["good"], p.cluster.audience = withToken("good", "worker", digest), evidence.AudienceRegistrar
 	var pod registrar.Pod
-	_, err = p.cluster.exchange(t.Context(), "good", "10.0.0.1", request.Spec.StubPKCS10Request, &pod)
+	_, err = p.cluster.exchange(t.Context(), "good", "127.0.0.1", request.Spec.StubPKCS10Request, &pod)
 	check.WantCode(t, err, "rules_refused")
 	if err := p.lead(t.Context()); !errors.Is(err, errOutdated) {
 		t.Errorf("it leads: %v", err)
