@@ -308,6 +308,29 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// TestCAOfAnotherReplica: a replica that takes the lead publishes the certificates that others have added to the CA.
+func TestCAOfAnotherReplica(t *testing.T) {
+	f := &fakeAPI{watching: make(map[string]chan string)}
+	p := newProcess(t, f)
+	rotated, err := custody.NewMemory("rotated")
+	check.Must(t, err)
+	other := &registrar.Authority{Key: rotated, Store: p.store, TrustDomain: "example.org", Now: time.Now}
+	check.Must(t, other.Open(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	var leading sync.WaitGroup
+	leading.Go(func() { p.cluster.lead(ctx) })
+	published := ""
+	until(t, "the CA", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		published = f.bundle
+		return published != ""
+	})
+	cancel()
+	leading.Wait()
+	check.WantEqual(t, published, string(other.PEM()))
+}
+
 // TestNewerRules: no pod gets a certificate by rules that are older than another replica's, and none is denied one.
 func TestNewerRules(t *testing.T) {
 	good := podOf("agents", "good", "worker", digest)
