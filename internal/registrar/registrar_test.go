@@ -283,8 +283,8 @@ func TestKeepByOldRules(t *testing.T) {
 	check.WantEqual(t, r.certified(t), map[string]bool{"runtime-key/u1:v1": true})
 }
 
-// TestRulesDuringARegistration: a registration that the rules allowed at its start is refused if newer ones are in force
-// at its end.
+// TestRulesDuringARegistration: rules that come into force during a registration refuse it, although the earlier ones
+// allowed it.
 func TestRulesDuringARegistration(t *testing.T) {
 	r := newRig(t)
 	r.use(t, rules)

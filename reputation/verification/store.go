@@ -25,7 +25,7 @@ type Effects struct {
 	Plugin *Plugin
 	// Agents are registered from At on, unless they already are, and then until RegisteredFor after At.
 	Agents []string
-	// Passed replaces its subject's earlier one.
+	// Passed replaces its subject's earlier one. A replica that was frozen can bring an older one, which does not count.
 	Passed *Passed
 	// Fail names get one more failure at At; Reset names lose theirs.
 	Fail, Reset []string
@@ -209,8 +209,8 @@ func effects(t db.Tx, e Effects) error {
 	}
 	if p := e.Passed; p != nil {
 		if _, err := t.Exec(`INSERT INTO passed (subject, at, result) VALUES ($1, $2, $3)
-			ON CONFLICT (subject) DO UPDATE SET at = excluded.at,
-			result = excluded.result`, p.Subject, p.At, p.Result); err != nil {
+			ON CONFLICT (subject) DO UPDATE SET at = excluded.at, result = excluded.result
+			WHERE passed.at <= excluded.at`, p.Subject, p.At, p.Result); err != nil {
 			return err
 		}
 	}

@@ -215,6 +215,9 @@ func TestStorePassed(t *testing.T) {
 				t.Errorf("an update of an old version: %v", err)
 			}
 		}
+		must(t, s.Begin(ctx, session("frozen", "a", noon), 9, 9))
+		must(t, s.Update(ctx, session("frozen", "a", noon),
+			verification.Effects{Passed: &verification.Passed{Subject: "a", At: noon.Add(-time.Hour), Result: "older"}}))
 		if got, err := s.Passed(ctx, "a"); err != nil || got.Result != "second" {
 			t.Errorf("%+v, %v", got, err)
 		}

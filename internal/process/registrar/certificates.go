@@ -132,10 +132,6 @@ func (c *cluster) decide(ctx context.Context, r kube.CertificateRequest, pod *re
 	err error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	rules, err := c.p.NewestRules(ctx)
-	if err != nil {
-		return a, err
-	}
 	for key := range r.Spec.Annotations {
 		return a, registrar.Refuse("annotation",
 			"the pod %s/%s asks with the annotation %.100q, which this signer does not know",
@@ -153,7 +149,7 @@ func (c *cluster) decide(ctx context.Context, r kube.CertificateRequest, pod *re
 			"the request %s/%s names another service account or node than its pod", r.Meta.Namespace, r.Meta.Name)
 	}
 	asked := time.Duration(r.Spec.MaxExpirationSeconds) * time.Second
-	leaf, chain, err := c.issue(ctx, rules, *pod, r.Spec.StubPKCS10Request, asked)
+	leaf, chain, err := c.issue(ctx, *pod, r.Spec.StubPKCS10Request, asked)
 	if err != nil {
 		return a, err
 	}
@@ -180,8 +176,12 @@ func (c *cluster) living(ctx context.Context, pod *registrar.Pod) (seen kube.Pod
 }
 
 // issue makes the certificate of a pod that the rules allow, for the key that signed a PKCS #10 request.
-func (c *cluster) issue(ctx context.Context, rules *registrar.Rules, pod registrar.Pod, request []byte,
-	asked time.Duration) (*x509.Certificate, string, error) {
+func (c *cluster) issue(ctx context.Context, pod registrar.Pod, request []byte, asked time.Duration) (
+	*x509.Certificate, string, error) {
+	rules, err := c.p.NewestRules(ctx) // the API server may have taken long to answer
+	if err != nil {
+		return nil, "", err
+	}
 	rule, err := rules.ForPod(pod)
 	if err != nil {
 		return nil, "", err

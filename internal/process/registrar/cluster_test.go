@@ -46,6 +46,7 @@ type fakeAPI struct {
 	events   []map[string]any
 	bundle   string
 	watching map[string]chan string // lines for the watch of a path
+	read     func()                 // while a pod is read; may be nil
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -105,6 +106,9 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case last == "podcertificaterequests":
 		write(map[string]any{"metadata": map[string]any{"resourceVersion": "1"}, "items": f.requests})
 	case f.pods[last] != nil:
+		if f.read != nil {
+			f.read()
+		}
 		write(f.pods[last])
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -348,6 +352,29 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// TestCAOfAnotherReplica: a replica that takes the lead publishes the certificates that others have added to the CA.
+func TestCAOfAnotherReplica(t *testing.T) {
+	f := &fakeAPI{watching: make(map[string]chan string)}
+	p := newProcess(t, f)
+	rotated, err := custody.NewMemory("rotated")
+	check.Must(t, err)
+	other := &registrar.Authority{Key: rotated, Store: p.store, TrustDomain: "example.org", Now: time.Now}
+	check.Must(t, other.Open(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	var leading sync.WaitGroup
+	leading.Go(func() { p.cluster.lead(ctx) })
+	published := ""
+	until(t, "the CA", func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		published = f.bundle
+		return published != ""
+	})
+	cancel()
+	leading.Wait()
+	check.WantEqual(t, published, string(other.PEM()))
+}
+
 // TestNewerRules: no pod gets a certificate by rules that are older than another replica's, and none is denied one.
 func TestNewerRules(t *testing.T) {
 	good := podOf("agents", "good", "worker", digest)
@@ -375,8 +402,9 @@ func TestNewerRules(t *testing.T) {
 	if len(f.answers) > 0 {
 		t.Errorf("answered: %v", f.answers)
 	}
+	f.pods["good"], p.cluster.audience = withToken("good", "worker", digest), evidence.AudienceRegistrar
 	var pod registrar.Pod
-	_, err = p.cluster.exchange(t.Context(), "good", "10.0.0.1", request.Spec.StubPKCS10Request, &pod)
+	_, err = p.cluster.exchange(t.Context(), "good", "127.0.0.1", request.Spec.StubPKCS10Request, &pod)
 	check.WantCode(t, err, "rules_refused")
 	if err := p.lead(t.Context()); !errors.Is(err, errOutdated) {
 		t.Errorf("it leads: %v", err)

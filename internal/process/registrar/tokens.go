@@ -49,10 +49,6 @@ func (p *process) certificates(w http.ResponseWriter, r *http.Request) {
 // exchange returns the certificate for a token, which only its own pod can use: a token that was stolen comes from
 // another address. It completes pod.
 func (c *cluster) exchange(ctx context.Context, token, from string, csr []byte, pod *registrar.Pod) (string, error) {
-	rules, err := c.p.NewestRules(ctx)
-	if err != nil {
-		return "", err
-	}
 	user, ok, err := c.api.ReviewToken(ctx, token, c.audience)
 	if err != nil {
 		return "", err
@@ -83,6 +79,6 @@ func (c *cluster) exchange(ctx context.Context, token, from string, csr []byte, 
 			"the token of the pod %s/%s comes from %s, which is no address of that pod: it "+
 				"may be stolen", pod.Namespace, pod.Name, from)
 	}
-	_, chain, err := c.issue(ctx, rules, *pod, csr, config.RegistrarLifetime)
+	_, chain, err := c.issue(ctx, *pod, csr, config.RegistrarLifetime)
 	return chain, err
 }

@@ -135,6 +135,23 @@ func TestTokenRefused(t *testing.T) {
 	}
 }
 
+// TestRulesMeanwhile: the rules that count are those after the API server has answered, which can take long.
+func TestRulesMeanwhile(t *testing.T) {
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, newKey(t))
+	check.Must(t, err)
+	p, f := newTokens(t, withToken("good", "worker", digest))
+	f.read = func() {
+		raw, err := os.ReadFile(p.config.Rules)
+		check.Must(t, err, os.WriteFile(p.config.Rules, []byte(strings.Replace(string(raw), "worker", "other", 1)), 0o600),
+			p.readRules(t.Context()))
+	}
+	var pod registrar.Pod
+	_, err = p.cluster.exchange(t.Context(), "good", "127.0.0.1", csr, &pod)
+	if refused := new(registrar.Refusal); !errors.As(err, &refused) || refused.Reason != "service_account" {
+		t.Errorf("%v, want the reason service_account", err)
+	}
+}
+
 func newKey(t *testing.T) ed25519.PrivateKey {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)

@@ -80,7 +80,7 @@ class Judge:
             again = first_failure([("record", partial(self._once, logged.record))])
             refused = again or (checks[0] if checks and logged.record["state"] != "refused" else None)
         if refused is not None:
-            out.check, out.refusal, out.unproven = *refused, []
+            (out.check, out.refusal), out.unproven = refused, []
         else:
             out.result = "incomplete" if checks else "verified"
         return out
@@ -119,12 +119,10 @@ class _Record:
         """The trust whose auditor signed the deployment certificate. Without one, that with the manifest, if possible
         one that knew the record's keys by then. Otherwise today's."""
         certificate, manifest = self.tokens.get("deploymentCertificate", ""), self.r.get("manifest", "")
-        if certificate:
-            fitting = (t for t in trusts if t.signed(certificate))
-        else:
-            fitting = (t for t in trusts if t.knew(manifest, self.tokens.values(), self.last))
-        with_manifest = (t for t in trusts if not certificate and manifest in t.manifests)
-        return next(fitting, None) or next(with_manifest, trusts[0])
+        for t in trusts:
+            if t.signed(certificate) if certificate else t.knew(manifest, self.tokens.values(), self.last):
+                return t
+        return next((t for t in trusts if not certificate and manifest in t.manifests), trusts[0])
 
     def judged(self, sessions: Sessions, out: Judged) -> list[_Failed]:
         """The failed checks. At most the last is more than a missing artifact."""
