@@ -10,6 +10,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/policy"
 )
 
 func payloadOf(token string) []byte {
@@ -60,7 +61,8 @@ func TypeOf(start string) string {
 }
 
 // JudgeAppraised verifies a node's token as of the time of its signature, but not what it was made from. Any issuer
-// counts whose key a pinned registry has certified for an appraiser.
+// counts whose key a pinned registry has certified for an appraiser. Others than the node's operator have no manifest,
+// and need none.
 func JudgeAppraised[C any](a Archive, k evidence.Kind[C], token string, now time.Time) (c C, err error) {
 	if c, err = evidence.UnverifiedClaims(k, token); err != nil {
 		return c, err
@@ -79,9 +81,9 @@ func openAppraised[C any](t *Trust, k evidence.Kind[C], c evidence.Registered, t
 	if t.foreign {
 		return o, t.notPinned(k.Typ)
 	}
-	m, err := t.manifest(t.last, k.Typ)
-	if err != nil {
-		return o, err
+	m := t.manifests[t.last]
+	if m == nil {
+		m = &manifest{strict: &policy.Strict{Signers: t.anyCertified()}}
 	}
 	past, err := t.believedBy(m)
 	if err != nil {
@@ -95,4 +97,19 @@ func openAppraised[C any](t *Trust, k evidence.Kind[C], c evidence.Registered, t
 		Issuers: []string{c.Issuer}, Audiences: []string{c.Audience}, KeyIDs: []string{evidence.KeyIDOf(token)},
 		MaxAge: k.MaxLifetime,
 	})
+}
+
+// anyCertified accepts all certificates of the bundle whose keys are what each strict manifest demands.
+func (t *Trust) anyCertified() evidence.SignerPolicy {
+	k := evidence.SignerCertificateKind()
+	p := evidence.SignerPolicy{DenyAgentAccessible: true, DenyUserAccessible: true, Expected: evidence.Expected{
+		KeyIDs: []string{t.Roots[0].KeyID}, MaxAge: k.MaxLifetime, RequireNonExportable: true,
+		Custody: []string{evidence.CustodyExternalMediator, evidence.CustodyHardwareBacked},
+	}}
+	for _, token := range t.Bundle.Certificates {
+		if c, err := evidence.UnverifiedClaims(k, token); err == nil {
+			p.Issuers, p.Audiences = append(p.Issuers, c.Issuer), append(p.Audiences, c.Audience)
+		}
+	}
+	return p
 }

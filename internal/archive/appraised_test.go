@@ -71,8 +71,30 @@ func TestAppraised(t *testing.T) {
 			t.Errorf("%s beside a reputation: %v", beside, err)
 		}
 	}
+	alone := func() archive.Archive { // the bundle as the node shows it, without manifests
+		files := w.files
+		files.Bundle = filepath.Join(t.TempDir(), "trust.json")
+		bundle := w.read().Bundle
+		bundle.History = nil
+		raw, err := json.Marshal(bundle)
+		must(t, err)
+		w.write(files.Bundle, raw)
+		trust, err := archive.Read(files, "")
+		must(t, err)
+		return archive.Archive{trust}
+	}
+	if of, others := judge(alone(), own), judge(alone(), old); of != "" || others == "" {
+		t.Errorf("without a manifest: %q, and of other roots %q", of, others)
+	}
+	w.said.AccessibleToAgent = true
+	w.certify()
+	if got := judge(alone(), own); got != "key_custody" {
+		t.Errorf("without a manifest, with a key that the agent can reach: %q", got)
+	}
 	w.revoke("key", w.Key(t, evidence.PurposeAppraiser).KeyID(), 90*24*time.Hour)
-	if got := judge(archive.Archive{w.read()}, own); got != "revoked" {
-		t.Errorf("with a key that is revoked: %q", got)
+	for _, a := range []archive.Archive{{w.read()}, alone()} {
+		if got := judge(a, own); got != "revoked" {
+			t.Errorf("with a key that is revoked: %q", got)
+		}
 	}
 }

@@ -35,6 +35,7 @@ want opensc          'command -v pkcs11-tool'
 want nodejs          'command -v node'
 want npm             'command -v npm'
 want nftables        'test -x /usr/sbin/nft'
+want jq              'command -v jq' # docs/verification.md uses it
 want iproute2        'command -v ip || test -x /usr/sbin/ip'
 want prometheus      'command -v promtool' # checks the alert rules
 want postgresql      'ls /usr/lib/postgresql/*/bin/initdb' # the tests run clusters of their own

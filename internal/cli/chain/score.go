@@ -47,7 +47,7 @@ func readScore(path string) (archive.Score, error) {
 // score verifies a score. If the session's receipts are here, in a file at path, it verifies them too, and computes the
 // score again.
 func (by *verifier) score(s archive.Score, receipts iter.Seq2[string, error], path string) error {
-	a, err := by.archive()
+	a, err := by.nodes()
 	if err != nil {
 		return err
 	}

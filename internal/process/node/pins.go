@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
@@ -19,7 +20,7 @@ type pins struct {
 	Registry   json.RawMessage `json:"registry"`
 	Thumbprint string          `json:"registryThumbprint"`
 	Auditor    json.RawMessage `json:"auditor"`
-	Bundle     json.RawMessage `json:"bundle"`
+	Bundle     evidence.Bundle `json:"bundle"`
 }
 
 // pinsAge bounds how old the pins are that the node shows: anyone may ask, and a bundle can be large.
@@ -58,13 +59,17 @@ func (p *process) readPins() ([]byte, error) {
 	for _, f := range []struct {
 		path string
 		into *json.RawMessage
-	}{{c.Registry, &out.Registry}, {c.Auditor, &out.Auditor}, {c.Bundle, &out.Bundle}} {
+	}{{c.Registry, &out.Registry}, {c.Auditor, &out.Auditor}} {
 		raw, err := files.Read(f.path)
 		if err != nil {
 			return nil, err
 		}
 		*f.into = raw
 	}
+	if out.Bundle, _, err = deployed.ReadBundle(c.Bundle); err != nil {
+		return nil, err
+	}
+	out.Bundle.History = nil // its files are not shown, and only older tokens need them
 	text, err := json.Marshal(out)
 	return append(text, '\n'), err
 }

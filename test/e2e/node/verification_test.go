@@ -208,6 +208,10 @@ func TestVerificationScripts(t *testing.T) {
 	n := kit.NewNode(t, quickConfig)
 	quickly(t, n)
 	n.Start(t)
+	for range 2 { // the second list puts the first one into the bundle's history
+		n.Must(t, "revoke", "--artifact", "jti-1", "--reason", "found")
+	}
+	kit.Read(t, n.At("trust-history.json"))
 	testscript.Run(t, testscript.Params{Dir: "testdata/verification", Setup: func(e *testscript.Env) error {
 		for name, value := range map[string]string{
 			"NODE": "https://" + n.Public + "/mcp", "CA": n.At("api-ca.pem"), "GORACE": os.Getenv("GORACE"),
