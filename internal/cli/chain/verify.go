@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,11 @@ func Verify() *cobra.Command {
 				return cli.Usagef("%s takes one file, or - for standard input, or else --ledger", c.CommandPath())
 			case scored != "" && copied != "":
 				return cli.Usagef("--score goes with a file of interaction receipts")
+			case copied == "" && slices.ContainsFunc([]string{"flow", "session", "state", "key"}, c.Flags().Changed):
+				return cli.Usagef("--flow, --session, --state and --key select records of --ledger, and none of a file")
+			case copied == "" && !c.Flags().Changed("log") &&
+				slices.ContainsFunc([]string{"since", "until"}, c.Flags().Changed):
+				return cli.Usagef("--since and --until select records of --ledger, or a period of --log")
 			}
 			return nil
 		},
