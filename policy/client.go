@@ -44,17 +44,17 @@ func (c *Client) Accepts(ctx context.Context, manifestHash string) (Accepted, er
 	return a, err
 }
 
-const (
-	otherReplicas = 10
-	replicaPause  = 100 * time.Millisecond
-)
+// again says how often a question is repeated after an error. A replica can get a changed manifest later than the
+// others, and one that ends breaks a connection.
+var again = map[string]int{"deployment_mismatch": 10, "process_unavailable": 1}
 
-// call asks again, over new connections, while the control plane does not know the manifest: a replica can get a
-// changed manifest later than the others.
+const replicaPause = 100 * time.Millisecond
+
+// call asks again over new connections. The control plane keeps nothing of a question.
 func (c *Client) call(ctx context.Context, path string, ask, answer any) error {
 	for n := 0; ; n++ {
 		err := c.peer.Call(ctx, c.base+path, ask, answer)
-		if n == otherReplicas || refusal.CodeOf(err) != "deployment_mismatch" {
+		if n >= again[refusal.CodeOf(err)] {
 			return err
 		}
 		c.peer.HTTP.CloseIdleConnections()

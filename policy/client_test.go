@@ -48,11 +48,14 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// TestClientAsksOtherReplicas: one replica of the control plane has a changed manifest, and one not yet.
+// TestClientAsksOtherReplicas: one replica of the control plane has a changed manifest, and one not yet; one ends.
 func TestClientAsksOtherReplicas(t *testing.T) {
 	var asked atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if asked.Add(1) < 3 {
+		switch n := asked.Add(1); {
+		case n == 0:
+			panic(http.ErrAbortHandler)
+		case n < 3:
 			problem.Write(w, refusal.New("deployment_mismatch", "not this manifest"))
 			return
 		}
@@ -62,6 +65,9 @@ func TestClientAsksOtherReplicas(t *testing.T) {
 	defer s.Close()
 	c := policy.NewClient(s.URL, s.Client())
 	_, err := c.Decide(t.Context(), policy.Request{})
+	check.Must(t, err)
+	asked.Store(-1)
+	_, err = c.Decide(t.Context(), policy.Request{})
 	check.Must(t, err)
 	asked.Store(-1000)
 	_, err = c.Decide(t.Context(), policy.Request{})
