@@ -54,7 +54,8 @@ func TestMethodOverride(t *testing.T) {
 		{"text/plain", `{"_method":"DELETE"}`, "_method"}, {"", "\ufeff" + `{"_method":"DELETE"}`, "_method"},
 		{"", `{"a":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `,"_method":"DELETE"}`, "_method"},
 		{"", `{"a":"b", /* " */ "_m\u0065thod" : "DELETE"}`, "_method"}, {"", "{\"a\":\"\t\",\"_method\":1}", "_method"},
-		{"", `{"a":NaN,"b":{"c":"_method"}}`, ""},
+		{"", `{"a":NaN,"b":{"c":"_method"}}`, ""}, {"", `{"a":1,"_method"/**/:"DELETE"}`, "_method"},
+		{"", `/* a */ {"_method":"DELETE"}`, "_method"}, {"", "\xff" + `{"_method":"DELETE"}`, "_method"},
 		{"", units(`{"a":NaN,"_method":1}`, 2), "_method"},
 		{"", units("\ufeff{\"a\":\"\u2200\u2200,\",\"_method\":\"DELETE\"}", 2), "_method"}, // U+2200 has the byte of a quote
 		{"", units("{\"a\":\"\u2200\",\"_method\":\"DELETE\"}", 4), "_method"},

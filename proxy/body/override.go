@@ -63,7 +63,7 @@ var wide = []encoding.Encoding{
 
 // memberOverride reads an object in every encoding that it may have.
 func memberOverride(body []byte) string {
-	name := memberIn(bytes.NewBuffer(bytes.TrimLeft(body, "\ufeff")))
+	name := memberIn(bytes.NewBuffer(bytes.TrimLeft(body, "\ufeff\ufffd")))
 	if bytes.IndexByte(body[:min(len(body), 8)], 0) >= 0 {
 		for _, e := range wide {
 			name = cmp.Or(name, memberIn(e.NewDecoder().Reader(bytes.NewReader(body))))
@@ -75,7 +75,8 @@ func memberOverride(body []byte) string {
 func memberIn(text io.Reader) string {
 	dec := jsontext.NewDecoder(text,
 		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	if token, err := dec.ReadToken(); err != nil || token.Kind() != '{' {
+	token, first := dec.ReadToken()
+	if first == nil && token.Kind() != '{' {
 		return ""
 	}
 	for dec.PeekKind() == '"' {
@@ -91,13 +92,17 @@ func memberIn(text io.Reader) string {
 		return ""
 	}
 	more, _ := io.ReadAll(text)
-	return memberLike(append(dec.UnreadBuffer(), more...))
+	rest := append(dec.UnreadBuffer(), more...)
+	if first != nil && !bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte("/")) { // no comment before the object
+		return ""
+	}
+	return memberLike(rest)
 }
 
 // memberLike looks for a member at any place of a text that is no JSON to the decoder, but may be to a server: one of
-// more levels, or with comments.
+// more levels, or with comments. Names without double quotes are not found.
 func memberLike(text []byte) string {
-	var quoted []byte // nothing but white space follows it
+	var quoted []byte // nothing but white space, or a comment's first characters, follows it
 	begin := 0
 	for i, c := range text {
 		switch c {
@@ -108,7 +113,7 @@ func memberLike(text []byte) string {
 			if quoted = nil; wire.IsOverride(string(name)) {
 				return string(name)
 			}
-		case ' ', '\t', '\r', '\n':
+		case ' ', '\t', '\r', '\n', '/', '*':
 		default:
 			quoted = nil
 		}

@@ -46,7 +46,7 @@ func (gemini) event(t *tally, data []byte) bool { return readGemini(t, data) }
 // whole reads an answer, or the list of chunks that a stream without server-sent events is.
 func (gemini) whole(t *tally, body []byte) bool {
 	if jsontext.Value(body).Kind() != '[' {
-		return readGemini(t, body) && t.ended // a count of tokens does not end: it is no answer
+		return readGemini(t, body) && (t.ended || len(t.blocks) > 0) // a count of tokens is no answer
 	}
 	var chunks list[jsontext.Value]
 	return decode(t, body, &chunks) &&

@@ -328,7 +328,11 @@ func (b *Observer) Interaction() Interaction {
 		b.lost = b.readHeld()
 	}
 	// Some clients take an event without its end.
-	odd := b.events != nil && (jsontext.Value(b.events.End()).IsValid() || b.events.Odd())
+	odd := false
+	if b.events != nil {
+		rest := b.events.End()
+		odd = b.events.Odd() || jsontext.Value(rest).IsValid() || len(rest) > 0 && b.in.Request.Dialect == Gemini
+	}
 	b.tally.unclear = b.tally.unclear || odd
 	unmarked := b.in.Request.Dialect == Gemini || b.in.Request.Dialect == BedrockConverse // more may follow the end
 	b.tally.ended = b.tally.ended && !b.broken && (!unmarked || b.whole && !odd)
