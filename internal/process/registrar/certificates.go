@@ -48,6 +48,10 @@ func (c *cluster) take(r kube.CertificateRequest) {
 	c.mu.Lock()
 	c.requests[r.Meta.UID] = r
 	c.mu.Unlock()
+	c.tell()
+}
+
+func (c *cluster) tell() {
 	select {
 	case c.more <- struct{}{}:
 	default:
@@ -77,13 +81,23 @@ func (c *cluster) answerAll(ctx context.Context) {
 		c.mu.Unlock()
 		for _, r := range all {
 			at.Go(func() error {
-				if !c.answer(ctx, r) && ctx.Err() == nil {
-					time.AfterFunc(retry, func() { c.take(r) })
+				if !c.answer(ctx, r) {
+					c.again(r)
 				}
 				return nil
 			})
 		}
 	}
+}
+
+// again keeps a request for another answer, unless a newer form of it waits.
+func (c *cluster) again(r kube.CertificateRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, newer := c.requests[r.Meta.UID]; !newer {
+		c.requests[r.Meta.UID] = r
+	}
+	time.AfterFunc(retry, c.tell)
 }
 
 // answer issues a certificate, or denies it for good. It reports whether the request needs no other answer.

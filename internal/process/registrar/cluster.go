@@ -228,7 +228,10 @@ func (c *cluster) unseen(own string) bool {
 // lead signs requests and publishes the CA, until ctx ends. The replica that led before may have made the CA another
 // certificate.
 func (c *cluster) lead(ctx context.Context) {
-	c.p.failed("the CA is not read", c.p.authority.Open(ctx))
+	for err := c.p.authority.Open(ctx); err != nil && ctx.Err() == nil; err = c.p.authority.Open(ctx) {
+		c.p.failed("the CA is not read", err)
+		_ = every.Sleep(ctx, retry)
+	}
 	var work sync.WaitGroup
 	if c.audience == "" { // else the cluster may have no such requests
 		work.Go(func() {
