@@ -81,9 +81,12 @@ func openAppraised[C any](t *Trust, k evidence.Kind[C], c evidence.Registered, t
 	if t.foreign {
 		return o, t.notPinned(k.Typ)
 	}
-	m := t.manifests[t.last]
-	if m == nil {
-		m = &manifest{strict: &policy.Strict{Signers: t.anyCertified()}}
+	m, err := t.manifest(t.last, k.Typ)
+	if err != nil && len(t.History.Manifests) == 0 {
+		m, err = &manifest{strict: &policy.Strict{Signers: t.anyCertified()}}, nil
+	}
+	if err != nil {
+		return o, err
 	}
 	past, err := t.believedBy(m)
 	if err != nil {

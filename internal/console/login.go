@@ -135,11 +135,11 @@ func (s *Server) setCookie(w http.ResponseWriter, name, value string, life time.
 // showLogin shows the form that uses a code. A GET uses none up: programs that look at links for people make those.
 func (s *Server) showLogin(w http.ResponseWriter, r *http.Request) {
 	form := func(content ...Node) Node { return Form(Method("post"), Action("/login"), Group(content)) }
-	button := Button(Class("primary"), AutoFocus(), Text("Open the console"))
+	button := func(more ...Node) Node { return Button(Class("primary"), Group(more), Text("Open the console")) }
 	main := Group{Class("login"), H1(Text("The mediator's console"))}
 	if code := r.URL.Query().Get("code"); code != "" {
 		main = append(main, P(Text("This link logs in one browser, once.")),
-			form(Input(Type("hidden"), Name("code"), Value(code)), button))
+			form(Input(Type("hidden"), Name("code"), Value(code)), button(AutoFocus())))
 	} else {
 		if s.provider != nil {
 			main = append(main, P(A(to(link("/login/provider", "to", r.URL.Query().Get("to"))),
@@ -148,7 +148,7 @@ func (s *Server) showLogin(w http.ResponseWriter, r *http.Request) {
 		main = append(main, P(Code(Text("mediator console")),
 			Text(" prints a link that logs in one browser, once. Open it, or paste its code.")),
 			form(Label(Text("Code "), Input(Name("code"), Required(), AutoComplete("off"),
-				Attr("spellcheck", "false"))), space, button))
+				Attr("spellcheck", "false"))), space, button()))
 	}
 	view{"/login", "Log in", Div(main)}.write(w, http.StatusOK)
 }

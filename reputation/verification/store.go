@@ -201,7 +201,8 @@ func effects(t db.Tx, e Effects) error {
 	}
 	for _, id := range e.Agents {
 		_, err := t.Exec(`INSERT INTO agents (agent, since, latest) VALUES ($1, $2, $2) ON CONFLICT (agent) DO UPDATE
-			SET since = CASE WHEN agents.latest <= $3 THEN excluded.since ELSE agents.since END, latest = excluded.latest`,
+			SET since = CASE WHEN agents.latest <= $3 THEN excluded.since ELSE agents.since END,
+			latest = CASE WHEN agents.latest > excluded.latest THEN agents.latest ELSE excluded.latest END`,
 			id, e.At, e.At.Add(-RegisteredFor))
 		if err != nil {
 			return err

@@ -177,7 +177,7 @@ func (l logged) complete() string {
 			text += fmt.Sprintf("; the log has %d %s", c.Problems[p], p)
 		}
 		if c.Outside > 0 {
-			text += fmt.Sprintf("; the log holds %d more posts before or after", c.Outside)
+			text += fmt.Sprintf("; posts in the log before or after these: %d", c.Outside)
 		}
 		return text
 	}

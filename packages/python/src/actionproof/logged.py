@@ -119,7 +119,8 @@ class LogJudge:
         if self.held:  # otherwise it is not known of any
             out += [f"             not known of {d.id}: {d.detail}" for d in self.doubtful[:_MOST]]
             out += _more(self.doubtful, "not known")
-        return [*out, "Witnessed:   " + self._witnessed(), "Complete:    not known: give mediator verify --log and --log-policy"]
+        complete = "Complete:    not known: give mediator verify --log and --log-policy"
+        return [*out, "Witnessed:   " + self._witnessed(), complete]
 
     def _untampered(self) -> str:
         if self.held:
