@@ -67,6 +67,8 @@ func TestMistakes(t *testing.T) {
 		{sidecar, sidecar, "# nothing\n", "the file is empty"},
 		{sidecar, "custody: {type: memory}", "custody: {type: memory",
 			`line 11, column 6: this is not YAML: did not find expected ',' or '}'`},
+		{sidecar, "custody: {type: memory}", "custody: {type: {}memory}",
+			`line 10, column 19: this is not YAML: did not find expected ',' or '}'`},
 		{sidecar, "agent: {uid: 2000}", "\tagent: {uid: 2000}",
 			"line 11, column 1: this is not YAML: found character that cannot start any token"},
 		{sidecar, "audience: posting-api", "audience: *name",
