@@ -110,7 +110,7 @@ func (r *reading) function(raw jsontext.Value) error {
 
 func (r *reading) keyedMessages(raw jsontext.Value) error {
 	if raw == nil {
-		return malformed("it has no messages")
+		return malformed("it has no messages; other operations of the API need rules without observe")
 	}
 	return each(raw, "the list of messages", func(raw jsontext.Value) error { return r.keyedMessage(raw, "") })
 }
