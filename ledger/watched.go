@@ -32,7 +32,8 @@ type Watched struct {
 
 	changed  chan struct{} // has room for one: the ledger has changed
 	replaced atomic.Pointer[ReplacedError]
-	last     Identity // as in the file; used by run, then by Close
+	failing  atomic.Pointer[error] // why the mark cannot be noted now
+	last     Identity              // as in the file; used by run, then by Close
 	stop     context.CancelFunc
 	done     chan struct{} // closed when run has ended
 }
@@ -118,7 +119,6 @@ func Watch(ctx context.Context, s Identified, path string, note func(error)) (*W
 // run notes the mark while the ledger changes. It reports an error once, until the next success.
 func (w *Watched) run(ctx context.Context) {
 	defer close(w.done)
-	failing := false
 	for range every.Tick(ctx, markPeriod) {
 		select {
 		case <-ctx.Done():
@@ -129,13 +129,14 @@ func (w *Watched) run(ctx context.Context) {
 			continue
 		}
 		err := w.look(ctx)
-		if err != nil {
-			w.change()
-			if !failing && ctx.Err() == nil {
-				w.note(err)
-			}
+		if err == nil {
+			w.failing.Store(nil)
+			continue
 		}
-		failing = err != nil
+		w.change()
+		if w.failing.Swap(&err) == nil && ctx.Err() == nil {
+			w.note(err)
+		}
 	}
 }
 
@@ -167,7 +168,11 @@ func (w *Watched) look(ctx context.Context) error {
 	return nil
 }
 
+// Consume without keys checks the ledger. A full disk still takes an empty transaction, but no mark.
 func (w *Watched) Consume(ctx context.Context, keys ...Key) error {
+	if err := w.failing.Load(); err != nil && len(keys) == 0 {
+		return *err
+	}
 	return w.consuming(func() error { return w.Identified.Consume(ctx, keys...) })
 }
 

@@ -56,7 +56,7 @@ func (w *Webhook) Send(ctx context.Context, client *http.Client, url, event stri
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
-		return Accepted{}, err
+		return Accepted{}, fmt.Errorf("no answer from the trigger service (is it running?): %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {

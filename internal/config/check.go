@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"syscall"
 
 	"github.com/actionproof/mediator/internal/config/fields"
 	"github.com/actionproof/mediator/internal/identity"
@@ -27,6 +28,7 @@ func (e *Endpoint) checkWith(key string, tokens Tokens, f *findings) {
 	if e.Unix == "" && e.TCP == "" {
 		f.Add(key, "needs unix, tcp or both")
 	}
+	checkSocket(f, key, e.Unix)
 	if e.TCP != "" {
 		checkTCP(f, key, e.TCP)
 	}
@@ -47,6 +49,14 @@ func (e *Endpoint) checkWith(key string, tokens Tokens, f *findings) {
 	}
 }
 
+// checkSocket refuses a path for which the kernel has no room (sun_path, with a zero byte at its end).
+func checkSocket(f *findings, key, path string) {
+	const most = len(syscall.RawSockaddrUnix{}.Path) - 1
+	if len(path) > most {
+		f.Add(key+".unix", "%s is too long for a socket, whose path has at most %d bytes", path, most)
+	}
+}
+
 // Admits reports whether the caller may connect over TCP.
 func (e *Endpoint) Admits(caller identity.ID) bool {
 	return slices.ContainsFunc(e.Callers, caller.Matches)
@@ -54,6 +64,7 @@ func (e *Endpoint) Admits(caller identity.ID) bool {
 
 // Check implements [fields.Checker].
 func (p *Peer) Check(key string, f *findings) {
+	checkSocket(f, key, p.Unix)
 	if p.TCP != "" {
 		checkTCP(f, key, p.TCP)
 	}

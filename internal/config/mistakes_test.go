@@ -57,6 +57,7 @@ sources:
 
 func TestMistakes(t *testing.T) {
 	const sidecar, trigger = correctSidecar, correctTrigger
+	longSocket, tooLong := strings.Repeat("s", 108), " is too long for a socket, whose path has at most 107 bytes"
 	withReceipts := strings.NewReplacer("state: state\n",
 		"state: state\nreputation: {unix: run/node.sock, audience: node}\nreceipts: {subject: agent:worker-1}\n",
 		"keys:\n", "keys:\n  interactionReceipt: {key: interaction-receipt-key, issuer: mediator-observer}\n").Replace(
@@ -67,6 +68,8 @@ func TestMistakes(t *testing.T) {
 		{sidecar, sidecar, "# nothing\n", "the file is empty"},
 		{sidecar, "custody: {type: memory}", "custody: {type: memory",
 			`line 11, column 6: this is not YAML: did not find expected ',' or '}'`},
+		{sidecar, "custody: {type: memory}", "custody: {type: {}memory}",
+			`line 10, column 19: this is not YAML: did not find expected ',' or '}'`},
 		{sidecar, "agent: {uid: 2000}", "\tagent: {uid: 2000}",
 			"line 11, column 1: this is not YAML: found character that cannot start any token"},
 		{sidecar, "audience: posting-api", "audience: *name",
@@ -132,6 +135,8 @@ func TestMistakes(t *testing.T) {
 			"line 3, column 37: admin.uids: 2000 is agent.uid: the agent must not reach this socket"},
 		{sidecar, "{unix: run/trigger.sock}", "{unix: run/control.sock}",
 			"line 5, column 17: control.unix: run/control.sock is also the endpoint of trigger"},
+		{sidecar, "run/trigger.sock", longSocket, "line 4, column 17: trigger.unix: " + longSocket + tooLong},
+		{sidecar, "run/admin.sock", longSocket, "line 3, column 15: admin.unix: " + longSocket + tooLong},
 		{sidecar, "{unix: run/trigger.sock}", "{}", "line 4, column 10: trigger: needs exactly one of unix, tcp"},
 		{sidecar, "state: state\n", "state: state\nreputation: {unix: run/node.sock, audience: node}\n",
 			"line 7, column 13: reputation: needs receipts and keys.interactionReceipt: the node appraises receipts"},

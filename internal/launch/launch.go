@@ -66,7 +66,10 @@ func Run(ctx context.Context, o Options) error {
 		err := o.once(ctx)
 		var status ExitStatus
 		switch {
-		case o.Wait && ctx.Err() == nil && problem.DetailsOf(err).Code == "event_none":
+		case problem.DetailsOf(err).Code == "event_none" && ctx.Err() == nil:
+			if !o.Wait {
+				return fmt.Errorf("%w: deliver one (mediator events send) or wait (--wait)", err)
+			}
 		case !o.Loop:
 			return err
 		case ctx.Err() != nil:

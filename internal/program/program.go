@@ -49,7 +49,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	called, err := root.ExecuteContextC(ctx)
 	var usage cli.UsageError
 	var status launch.ExitStatus
 	var endpoint admin.EndpointError
@@ -65,7 +65,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return Refused
 	case errors.As(err, &usage), errors.As(err, &endpoint):
 		say("%v", err)
-		fmt.Fprintln(stderr, `Run "mediator help" for the commands.`)
+		fmt.Fprintf(stderr, "See %s --help.\n", called.CommandPath())
 		return Usage
 	default:
 		say("%v%s", err, daemon.CodeOf(err))

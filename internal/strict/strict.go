@@ -86,7 +86,7 @@ func Read(raw []byte, to any, o Options) (*File, error) {
 	return f, json.Unmarshal(text, to)
 }
 
-var position = regexp.MustCompile(`at (?:L\d+\.C\d+-)?L(\d+)\.C(\d+): `)
+var position = regexp.MustCompile(`at L(?:\d+\.C\d+-L)?(\d+)\.C(?:\d+-C)?(\d+): `)
 
 func syntaxError(err error) error {
 	text := err.Error()

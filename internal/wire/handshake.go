@@ -18,6 +18,8 @@ func HandshakeFailure(err error, peer string) (sentence string, byPeer bool) {
 		return peer + " ended it with the alert " + strings.TrimPrefix(op.Err.Error(), "tls: "), true
 	case HungUp(err):
 		return peer + " closed the connection without saying why", true
+	case op != nil && op.Err.Error() == "tls: bad record MAC":
+		return peer + " ended it with an unencrypted alert, as OpenSSL does if it distrusts the certificate", true
 	case op != nil:
 		err = op.Err
 	}

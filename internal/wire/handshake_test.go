@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -24,6 +25,13 @@ func TestHandshakeFailure(t *testing.T) {
 		"a CA that is not trusted": {
 			func(c net.Conn) error { return tls.Client(c, &tls.Config{ServerName: "a.example"}).Handshake() },
 			"the client ended it with the alert bad certificate",
+			"the mediator ended it, because of: failed to verify certificate", true,
+		},
+		"a CA that OpenSSL does not trust": {
+			func(c net.Conn) error {
+				return tls.Client(unencrypted{c}, &tls.Config{ServerName: "a.example"}).Handshake()
+			},
+			"the client ended it with an unencrypted alert, as OpenSSL does if it distrusts the certificate",
 			"the mediator ended it, because of: failed to verify certificate", true,
 		},
 		"an old version": {
@@ -86,4 +94,15 @@ func TestHandshakeFailure(t *testing.T) {
 		"x"); got != "the connection broke" {
 		t.Errorf("got %q", got)
 	}
+}
+
+// unencrypted sends the alert unknown_ca in place of encrypted records.
+type unencrypted struct{ net.Conn }
+
+func (c unencrypted) Write(b []byte) (int, error) {
+	if i := bytes.Index(b, []byte{23, 3, 3}); i >= 0 {
+		_, err := c.Conn.Write(append(bytes.Clone(b[:i]), 21, 3, 3, 0, 2, 2, 48))
+		return len(b), err
+	}
+	return c.Conn.Write(b)
 }

@@ -94,6 +94,35 @@ func TestDiskFull(t *testing.T) {
 	wantPosts(t, open(t, dir), last, ledger.StateIndeterminate)
 }
 
+// The check of a watched ledger fails while its disk is full.
+func TestCheckedOnFullDisk(t *testing.T) {
+	dir := tmpfs(t, "1m")
+	l := open(t, dir)
+	w, err := ledger.Watch(t.Context(), l, filepath.Join(dir, "mark.json"), func(error) {})
+	check.Must(t, err)
+	t.Cleanup(func() { w.Close() })
+	check.Must(t, w.Consume(t.Context()))
+	filler := filepath.Join(dir, "filler")
+	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	for n := 0; err == nil; n++ {
+		p, k := numbered(n)
+		err = w.Begin(t.Context(), p, k)
+	}
+	wait := func(fails bool) (err error) { // the mark is noted each second
+		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if err = w.Consume(t.Context()); (err != nil) == fails {
+				break
+			}
+		}
+		return err
+	}
+	wantUnavailable(t, wait(true), "no space")
+	remove(t, filler)
+	check.Must(t, wait(false))
+}
+
 func TestReadOnlyFileSystem(t *testing.T) {
 	dir := tmpfs(t, "4m")
 	l := open(t, dir)

@@ -110,7 +110,7 @@ func (r *reading) function(raw jsontext.Value) error {
 
 func (r *reading) keyedMessages(raw jsontext.Value) error {
 	if raw == nil {
-		return malformed("it has no messages")
+		return malformed("it has no messages; for other operations, name the observed paths one by one, and theirs")
 	}
 	return each(raw, "the list of messages", func(raw jsontext.Value) error { return r.keyedMessage(raw, "") })
 }

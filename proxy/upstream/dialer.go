@@ -108,7 +108,7 @@ func (d *Dialer) dial(ctx context.Context, address string) (stream, Via, error) 
 		}
 		last = err
 	}
-	return nil, "", unreachable(host, port, last)
+	return nil, "", unreachable(host, port, last).ForOperator("at %v", all[:min(len(all), maxTries)])
 }
 
 // judge refuses a host if any of its addresses may not be dialled.
@@ -150,7 +150,7 @@ func (d *Dialer) dialName(ctx context.Context, host string, port uint16, listed 
 	return c, ViaResolvingProxy, err
 }
 
-func unreachable(host string, port uint16, why error) error {
+func unreachable(host string, port uint16, why error) *refusal.Refusal {
 	return refusal.New("upstream_unreachable", "no connection to %s, port %d: %s", host, port, whyUnreachable(why))
 }
 

@@ -128,6 +128,8 @@ func TestDialer(t *testing.T) {
 		{"an own address in its place", "unknown.example.com:443", "egress_address_denied",
 			at("127.0.0.1:"+port, own...)},
 		{"nobody listens", "a.example.com:1", "upstream_unreachable", Dialer{Hosts: local}},
+		{"nobody listens at an address in its place", "unknown.example.com:443", "upstream_unreachable",
+			at("127.0.0.1:1")},
 		{"no target", "0x7f.1:80", "request_malformed", Dialer{Hosts: local}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -142,10 +144,16 @@ func TestDialer(t *testing.T) {
 				return
 			}
 			check.WantCode(t, err, test.code)
-			if test.code == "upstream_unreachable" && !strings.HasSuffix(err.Error(), ", port 1: connection refused") {
-				t.Errorf("the error does not say why: %s", err)
+			var public interface{ Public() string }
+			if !errors.As(err, &public) {
+				t.Fatal(err)
 			}
-			if text := err.Error(); strings.Contains(text, "10.9.8.7") ||
+			text := public.Public()
+			if test.code == "upstream_unreachable" && (!strings.HasSuffix(text, ": connection refused") ||
+				!strings.HasSuffix(err.Error(), ", at [127.0.0.1:1]")) {
+				t.Errorf("the error does not say why and where: %s", err)
+			}
+			if strings.Contains(text, "10.9.8.7") ||
 				strings.Contains(text, loopback.String()) != strings.Contains(test.address, loopback.String()) {
 				t.Errorf("the error names an address: %s", text)
 			}

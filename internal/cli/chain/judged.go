@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -79,7 +80,7 @@ func (j *judging) print(records iter.Seq2[ledger.Record, error], receipts archiv
 	c := j.by.c
 	j.judge = j.archive.NewJudge(receipts, time.Now())
 	j.count, j.used, j.unproven = make(map[archive.Outcome]int), make(map[*archive.Trust]bool), make(map[string]int)
-	out := cli.Plain(c.OutOrStdout())
+	out, told := cli.Plain(c.OutOrStdout()), ""
 	for judged, err := range j.judge.Records(c.Context(), records) {
 		if err != nil {
 			return err
@@ -93,6 +94,10 @@ func (j *judging) print(records iter.Seq2[ledger.Record, error], receipts archiv
 		case judged.Outcome == archive.Refused:
 			_, err = fmt.Fprintf(cli.Lines(out), "%s REFUSED at %s, %s: %s\n", judged.ID, judged.Check, judged.Code,
 				judged.Detail)
+			if remedy := problem.Remedy(judged.Code); err == nil && remedy != told {
+				told = remedy
+				_, err = fmt.Fprintf(out, "    %s\n", remedy)
+			}
 		}
 		if err != nil {
 			return err

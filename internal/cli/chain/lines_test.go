@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/gatetest"
@@ -47,7 +48,8 @@ func TestTextsOfExports(t *testing.T) {
 	f := k.Files(t, t.TempDir())
 	c.SetArgs([]string{"-", "--registry", f.Registry, "--auditor", f.Auditor})
 	if err := c.ExecuteContext(t.Context()); err == nil || strings.Contains(out.String(), "\n9 verified") ||
-		!strings.Contains(out.String(), "9 verified") {
+		!strings.Contains(out.String(), "9 verified") ||
+		!strings.Contains(out.String(), "\n    "+problem.Remedy("manifest_unknown")+"\n") {
 		t.Errorf("%v:\n%s", err, &out)
 	}
 }

@@ -54,8 +54,8 @@ func presetAdd() *cobra.Command {
 the mediator dev that runs with it. It changes no line of the file: a rule for the same calls gets only the keys that it
 lacks.
 
-A credential whose file is not there becomes a comment: the agent's own then passes. Put the secret into that file and
-remove the #.`,
+A credential whose file is not there becomes a comment: put the secret into that file and remove the #. Until then an
+egress rule's calls pass with the agent's own credential, and an action's with none.`,
 		Args: cli.SomeArgs("at least one preset"),
 		RunE: func(c *cobra.Command, args []string) error {
 			has := func(secret string) bool {
