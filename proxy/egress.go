@@ -48,6 +48,7 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	cancel := func() { end(nil) }
 	defer cancel()
 	defer context.AfterFunc(c.session.Life(), func() { p.outlives(ctx, end) })()
+	defer context.AfterFunc(ctx, func() { c.streamed.Over(outlived(ctx)) })()
 	credential, err := secret.Resolve(ctx, c.r.Header)
 	if err != nil {
 		return err
@@ -73,8 +74,7 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	if err := e.Sign.Sign(ctx, out); err != nil { // after the credential, which may be in the query
 		return err
 	}
-	// An upstream may answer before the request's body ends. Without full duplex, net/http would close that body at the
-	// answer's first byte, and the transport would think the request broken. HTTP/2 does not need it.
+	// Without full duplex, net/http closes the request's body at the first byte of an early answer. HTTP/2 does not.
 	_ = http.NewResponseController(c.w).EnableFullDuplex()
 	if c.receipt == nil { // keeps the chain open until the call ends: see conclude
 		c.receipts().Going(c.session.Chain)

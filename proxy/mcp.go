@@ -70,9 +70,9 @@ func (m *mcpCall) choose(among []rules.Rule) (rules.Rule, error) {
 func (m *mcpCall) server() string { return m.target.Authority() + m.r.URL.EscapedPath() }
 
 func (m *mcpCall) watch(rules []*mcp.Rule) {
-	peer := mcp.Peer{Server: m.target.Scheme + "://" + m.server(), Session: m.r.Header.Get("Mcp-Session-Id")}
-	if m.r.URL.RawQuery != "" {
-		peer.Query = evidence.HashBytes([]byte(m.r.URL.RawQuery))
+	peer := mcp.Peer{
+		Server:  m.target.Scheme + "://" + m.target.Authority() + "/" + evidence.HashBytes([]byte(m.r.URL.EscapedPath())),
+		Session: m.r.Header.Get("Mcp-Session-Id"), Query: evidence.HashBytes([]byte(m.r.URL.RawQuery)),
 	}
 	budget := m.p.bodies.Answers(m.session.ID)
 	m.mcp.Watch = mcp.Watch{
@@ -151,7 +151,7 @@ func (m *mcpCall) changed(tool, before, now string) {
 	_ = m.check("tool definition", refusal.New("mcp_tool_changed",
 		"the definition of the tool %.128q has changed: its hash was %.64s and is now %.64s", tool, before, now))
 	m.p.flooded.Warn("the definition of a tool has changed",
-		zap.String("post", m.record.ID), zap.String("server", m.mcp.Peer.Server),
+		zap.String("post", m.record.ID), zap.String("server", m.server()),
 		zap.String("tool", fmt.Sprintf("%.128s", tool)), zap.String("before", before), zap.String("now", now))
 }
 

@@ -221,3 +221,20 @@ func TestMCPAnswerNotSent(t *testing.T) {
 		})
 	}
 }
+
+// TestMemoryOfLongPaths: an agent chooses a path, and the server there shows a tool at each.
+func TestMemoryOfLongPaths(t *testing.T) {
+	const lists = `{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"get_issue","inputSchema":{}}]}}`
+	r := newPostRig(t, answerWith("application/json", lists), func(o *PipelineOptions, actions []rules.Action) {
+		o.Rules = rulesFor(t, nil, []rules.Egress{{Name: "tenants", Match: matchAt(actions[0], "/{tenant}/mcp", "POST"),
+			MCP: &mcp.Rule{Tools: []string{"get_issue"}}}})
+	})
+	const size = 10 << 10
+	for i := range 8 {
+		path := fmt.Sprintf("/%d%s/mcp", i, strings.Repeat("a", size))
+		r.want(http.StatusOK, "POST", path, `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`, both...)
+	}
+	if held := fmt.Sprintf("%v", &r.session.Memory); strings.Count(held, "get_issue") != 8 || len(held) > size {
+		t.Errorf("the session remembers %d bytes", len(held))
+	}
+}

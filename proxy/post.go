@@ -84,8 +84,8 @@ func (p *Pipeline) post(c *call, a *rules.Action) error {
 	return t.forward(ctx) // 10
 }
 
-// cleared waits until others have seen the post's intent, if that is demanded. It refuses a post whose capability ended
-// while the process was suspended: policy, trust or session may be others now. An API that takes part checks itself.
+// cleared waits until others have seen the post's intent, if that is demanded. It refuses a post whose rule has expired,
+// or whose capability ended while the process was suspended. An API that takes part checks the capability itself.
 func (t *posting) cleared(ctx context.Context) error {
 	if t.p.o.Witnessed != nil {
 		err := t.bounded(ctx, func(t *posting, ctx context.Context) error { return t.p.o.Witnessed(ctx, t.record) })
@@ -95,7 +95,7 @@ func (t *posting) cleared(ctx context.Context) error {
 	}
 	over := t.p.o.Now().Sub(t.admission.Expires)
 	if over < evidence.DefaultSkew || t.action.TakesPart {
-		return nil
+		return t.purpose.Check(t.action.Name, t.p.o.Now())
 	}
 	return refusal.New("expired", "the capability expired %s ago, before the post was sent", over.Round(time.Second))
 }

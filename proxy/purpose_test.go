@@ -71,6 +71,29 @@ func TestExpiredRules(t *testing.T) {
 	}
 }
 
+// TestExpiredBeforeThePost: a rule expires while the call is judged, also if the API has its own gate.
+func TestExpiredBeforeThePost(t *testing.T) {
+	for _, takesPart := range []bool{false, true} {
+		var admitted atomic.Bool
+		expires := time.Now().Add(50 * time.Second) // before the capability ends
+		p := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {
+			actions[0].Purpose.Expires, actions[0].TakesPart = expires, takesPart
+			o.Now = func() time.Time {
+				if admitted.Load() {
+					return expires
+				}
+				return time.Now()
+			}
+		})
+		p.roles.admitted = func() { admitted.Store(true) }
+		p.send("POST", "/posts", "{}")
+		p.wantLast(1, ledger.Record{State: ledger.StateFailed, Code: "rule_expired"})
+		if len(p.sent) > 0 {
+			t.Errorf("takes part: %t: the post was sent", takesPart)
+		}
+	}
+}
+
 // TestPurposeInRefusals: a call of a rule that is refused for another reason also says what the rule is for.
 func TestPurposeInRefusals(t *testing.T) {
 	p := newPostRig(t, created, func(_ *PipelineOptions, actions []rules.Action) { actions[0].Purpose.Owner = "ann" })
@@ -123,6 +146,31 @@ func TestStreamOfAnExpiredRule(t *testing.T) {
 	_, _ = io.Copy(io.Discard, resp.Body)
 	_ = resp.Body.Close()
 	if rec := p.wait(1); rec.Code != "rule_expired" {
+		t.Errorf("the record is %+v", rec)
+	}
+}
+
+// TestUploadOfAnExpiredRule: the client sends nothing more, over HTTP/1, and the upstream waits for it.
+func TestUploadOfAnExpiredRule(t *testing.T) {
+	p := newPostRig(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) },
+		func(o *PipelineOptions, actions []rules.Action) {
+			o.Timeouts.Forward = time.Hour
+			o.Rules = rulesFor(t, actions, []rules.Egress{{Name: "uploads", Match: matchAt(actions[0], "/**", "PUT"),
+				Purpose: match.Purpose{Expires: time.Now().Add(time.Second)}}})
+		})
+	body, request := io.Pipe()
+	defer request.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	upload := p.request(ctx, "PUT", "/upload", "")
+	upload.Body, upload.ContentLength = body, -1
+	go func() {
+		if resp, err := p.client.Do(upload); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	_, _ = io.WriteString(request, "begun")
+	if rec := p.wait(1); rec.Code != "rule_expired" || ctx.Err() != nil {
 		t.Errorf("the record is %+v", rec)
 	}
 }

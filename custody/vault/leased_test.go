@@ -2,6 +2,7 @@ package vault_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -120,4 +121,32 @@ func TestRefusedWhileRenewed(t *testing.T) {
 	wantSecret(t, s, "token-1")
 	wantSecret(t, s, "token-2")
 	wantSecret(t, s, "token-2")
+}
+
+// TestLeaseWhileVaultFails: a secret that Vault neither renews nor replaces is used to the end of its lease.
+func TestLeaseWhileVaultFails(t *testing.T) {
+	var fails atomic.Bool
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if fails.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, `{"lease_id":"leased/1","lease_duration":600,"renewable":true,"data":{"token":"token-1"}}`)
+	}))
+	t.Cleanup(api.Close)
+	c := &clock{t: time.Now()}
+	from, err := vault.NewServer(vault.Options{Address: api.URL, Log: zap.NewNop(), Now: c.now})
+	check.Must(t, err)
+	t.Cleanup(func() { _ = from.Close() })
+	s := from.Secrets(&vault.TokenFile{Path: write(t, "token")}).Secret("leased/creds/deploy", 0)
+	wantSecret(t, s, "token-1")
+	fails.Store(true)
+	c.add(10*time.Minute - time.Nanosecond)
+	wantSecret(t, s, "token-1")
+	c.add(time.Nanosecond)
+	if value, err := token(t.Context(), s); value != "" || !unavailable(err) {
+		t.Errorf("after the lease: %q, %v", value, err)
+	}
+	fails.Store(false)
+	wantSecret(t, s, "token-1")
 }

@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -154,10 +155,14 @@ func (s *Secret) Read(ctx context.Context) (Reading, error) {
 func (s *Secret) fresh() (Reading, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.held.Reading, !s.old && s.lasts(s.held.until)
+}
+
+// lasts reports whether the secret may be used until that time, and now. The caller holds s.mu.
+func (s *Secret) lasts(until time.Time) bool {
 	h := s.held
-	ok := h.fields != nil && !s.old && s.session.server.o.Now().Before(h.until) &&
+	return h.fields != nil && s.session.server.o.Now().Before(until) &&
 		(h.lease.id == "" || h.lease.token == s.session.client.Token())
-	return h.Reading, ok
 }
 
 // Refused makes the next use read the secret again, after an upstream answered 401 to a field's value. It ignores a
@@ -197,14 +202,14 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 	return h.Reading, nil
 }
 
-// still returns a refused secret that could not be read again: the refusal may be of one call alone, and others use the
-// secret too.
+// still returns a secret that could not be read again, until its lease ends. It returns a refused one too: the refusal
+// may be of one call alone, and others use the secret too.
 func (s *Secret) still(err error) (Reading, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.old, s.failed = false, s.session.server.o.Now()
-	s.mu.Unlock()
-	if got, ok := s.fresh(); ok {
-		return got, nil
+	if s.lasts(cmp.Or(s.held.End, s.held.until)) {
+		return s.held.Reading, nil
 	}
 	return Reading{}, err
 }

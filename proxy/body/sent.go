@@ -40,11 +40,11 @@ type Streamed struct {
 	within   time.Duration // for the next piece
 	deadline func(time.Time) error
 
-	reading  sync.Mutex // one reader at a time: an HTTP/2 body of net/http bears only one
-	mu       sync.Mutex // guards all below; the transport has its own goroutine
-	answered bool
-	err      error
-	read     int64
+	reading sync.Mutex // one reader at a time: an HTTP/2 body of net/http bears only one
+	mu      sync.Mutex // guards all below; the transport has its own goroutine
+	set     bool       // no read sets the deadline any more
+	err     error
+	read    int64
 }
 
 // Stream makes a body whose pieces must each come within a time. deadline sets the read deadline.
@@ -53,19 +53,29 @@ func Stream(body io.ReadCloser, within time.Duration, deadline func(time.Time) e
 }
 
 // Answered says that the upstream has answered: from now on the body may take any time.
-func (b *Streamed) Answered() {
+func (b *Streamed) Answered() { b.awaits(time.Time{}) }
+
+// Over ends the wait for the client if the call must end. The transport would go on to wait.
+func (b *Streamed) Over(why error) {
+	if why != nil {
+		b.awaits(time.Unix(1, 0))
+	}
+}
+
+// awaits sets the deadline for all further pieces.
+func (b *Streamed) awaits(until time.Time) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.answered = true
-	_ = b.deadline(time.Time{})
+	b.set = true
+	_ = b.deadline(until)
 }
 
 func (b *Streamed) Read(p []byte) (int, error) {
 	b.mu.Lock()
-	if !b.answered {
+	if !b.set {
 		_ = b.deadline(time.Now().Add(b.within))
 	}
 	b.mu.Unlock()
@@ -75,7 +85,7 @@ func (b *Streamed) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.read += int64(n)
-	if err != nil && !b.answered {
+	if err != nil && !b.set {
 		_ = b.deadline(time.Time{}) // net/http goes on to watch the connection
 	}
 	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's contract

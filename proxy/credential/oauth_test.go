@@ -17,10 +17,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/proxy/credential"
 	"github.com/actionproof/mediator/proxy/echo"
 	"github.com/actionproof/mediator/test/check"
@@ -227,6 +229,35 @@ func TestRenewalIsOfNoCall(t *testing.T) {
 }
 
 // TestUnknownEnd uses a token without an end further on if it cannot be renewed.
+// TestSlowRenewal: while the token endpoint hangs, calls go on with a token that lives, and with no other.
+func TestSlowRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, hangs := time.Now(), false
+		s := credential.Renewed(time.Now, func(ctx context.Context) (credential.Value, error) {
+			if hangs {
+				<-ctx.Done()
+				return credential.Value{}, custody.Unavailable(ctx.Err(), "the token endpoint hangs")
+			}
+			return credential.Value{Secret: "token", End: began.Add(time.Hour)}, nil
+		})
+		wantValue(t, s, "token")
+		hangs = true
+		for _, tt := range []struct {
+			after time.Duration
+			lives bool
+		}{{55 * time.Minute, true}, {time.Hour - time.Millisecond, false}} {
+			time.Sleep(time.Until(began.Add(tt.after)))
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			v, err := s.Current(ctx)
+			cancel()
+			if (err == nil) != tt.lives || tt.lives && v.Secret != "token" {
+				t.Errorf("after %s: %q, %v", tt.after, v.Secret, err)
+			}
+		}
+		time.Sleep(time.Minute) // the last renewal ends
+	})
+}
+
 func TestUnknownEnd(t *testing.T) {
 	now, fails := time.Now(), error(nil)
 	s := credential.Renewed(func() time.Time { return now }, func(context.Context) (credential.Value, error) {

@@ -17,13 +17,15 @@ const (
 	unknownLife = time.Hour
 	// renewalPause is the time between a failed renewal and the next one.
 	renewalPause = 10 * time.Second
+	// patience bounds how long a call waits for a renewal while the value still lives.
+	patience = time.Second
 	// A value that an upstream refuses with 401 is renewed only after a part of its life, at most refusedMost: an agent
 	// may find a call that always gets 401, and others use the same value.
 	refusedPart, refusedMost = 20, 5 * time.Minute
 )
 
 // renewed is a value that a server makes for some time. It is renewed when it is used in the last part of its life, so
-// an idle process renews nothing. If that fails, it is used to its end.
+// an idle process renews nothing. If that fails or takes long, it is used to its end.
 type renewed struct {
 	fetch  func(context.Context) (Value, error)
 	now    func() time.Time
@@ -58,13 +60,26 @@ func (r *renewed) Current(ctx context.Context) (Value, error) {
 		v, err := r.fetch(ctx)
 		return r.keep(v, err)
 	})
-	select {
-	case got := <-wait:
-		v, _ := got.Val.(Value)
-		return v, got.Err
-	case <-ctx.Done():
-		return Value{}, custody.Unavailable(ctx.Err(), "the rule's credential was not renewed in time")
+	late := time.After(patience)
+	for {
+		select {
+		case got := <-wait:
+			v, _ := got.Val.(Value)
+			return v, got.Err
+		case <-late:
+			if v, lives := r.living(); lives {
+				return v, nil
+			}
+		case <-ctx.Done():
+			return Value{}, custody.Unavailable(ctx.Err(), "the rule's credential was not renewed in time")
+		}
 	}
+}
+
+func (r *renewed) living() (Value, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.value, r.lives(r.now())
 }
 
 // held returns what can be said without a renewal.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -137,3 +138,37 @@ type goneWriter struct{}
 func (goneWriter) Header() http.Header       { return http.Header{} }
 func (goneWriter) WriteHeader(int)           {}
 func (goneWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// unread is a client that reads nothing: a write to it ends at its deadline.
+type unread struct {
+	goneWriter
+	deadline chan time.Time
+}
+
+func (u unread) Write(p []byte) (int, error) {
+	time.Sleep(time.Until(<-u.deadline))
+	return u.goneWriter.Write(p)
+}
+
+func (u unread) SetWriteDeadline(t time.Time) error {
+	select {
+	case u.deadline <- t:
+	default: // no write waits
+	}
+	return nil
+}
+
+// TestRelayAfterTheCall: a call that has ended does not wait for its client.
+func TestRelayAfterTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		_, err := Relay(unread{deadline: make(chan time.Time)}, &http.Response{StatusCode: 200, ContentLength: 3,
+			Body: io.NopCloser(strings.NewReader("abc")), Request: new(http.Request).WithContext(ctx)})
+		check.WantCode(t, err, "client_gone")
+		if took := time.Since(began); took > 2*time.Hour {
+			t.Errorf("it took %s", took)
+		}
+	})
+}

@@ -1,11 +1,13 @@
 package forward
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
@@ -33,6 +35,9 @@ func Relay(w http.ResponseWriter, resp *http.Response) (int64, error) {
 	if !bodyAllowed(resp) {
 		return 0, nil
 	}
+	if resp.Request != nil {
+		defer boundLast(resp.Request.Context(), w)()
+	}
 	n, err := relayBody(w, resp.Body, streaming)
 	if err == nil && resp.ContentLength < 0 && resp.Request != nil {
 		// An upstream that learns that its client has left may end the body as if it were whole.
@@ -43,6 +48,21 @@ func Relay(w http.ResponseWriter, resp *http.Response) (int64, error) {
 	}
 	relayTrailer(w, resp.Trailer)
 	return n, nil
+}
+
+// lastWrite bounds the write to the client at the end of a call.
+const lastWrite = 5 * time.Second
+
+// boundLast ends a write some time after ctx, until the returned function is called: a client that does not read could
+// otherwise keep a call open after its rule or session has ended.
+func boundLast(ctx context.Context, w http.ResponseWriter) (lift func()) {
+	c := http.NewResponseController(w)
+	stop := context.AfterFunc(ctx, func() { _ = c.SetWriteDeadline(time.Now().Add(lastWrite)) })
+	return func() {
+		if !stop() {
+			_ = c.SetWriteDeadline(time.Time{})
+		}
+	}
 }
 
 func isEventStream(h http.Header) bool {

@@ -18,8 +18,9 @@ const (
 	maxEarly = 64  // early answers of one origin
 )
 
-// Peer is a server's endpoint and the MCP session that it gave the client. Query is the hash of the URL's query, which
-// may select one of several servers with their own tools: so it separates tools, and nothing else.
+// Peer is a server's endpoint and the MCP session that it gave the client. Server is the origin and the path's hash: a
+// path can be long. Query is the hash of the URL's query, which may select one of several servers with their own tools:
+// so it separates tools, and nothing else.
 type Peer struct{ Server, Session, Query string }
 
 func (p Peer) same(o Peer) bool { return p.Server == o.Server && p.Session == o.Session }
