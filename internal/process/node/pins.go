@@ -1,12 +1,14 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
 	"sync"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 )
@@ -14,23 +16,29 @@ import (
 // pins is what others need to verify the node's tokens. They compare the thumbprint with the node's operator, and pin
 // both root keys.
 type pins struct {
-	Issuer     string          `json:"issuer"`
-	Audience   string          `json:"audience"`
-	KeyID      string          `json:"keyId"`
-	Registry   json.RawMessage `json:"registry"`
-	Thumbprint string          `json:"registryThumbprint"`
-	Auditor    json.RawMessage `json:"auditor"`
-	Bundle     evidence.Bundle `json:"bundle"`
+	Issuer     string           `json:"issuer"`
+	Audience   string           `json:"audience"`
+	KeyID      string           `json:"keyId"`
+	Registry   json.RawMessage  `json:"registry"`
+	Thumbprint string           `json:"registryThumbprint"`
+	Auditor    json.RawMessage  `json:"auditor"`
+	Bundle     evidence.Bundle  `json:"bundle"`
+	History    evidence.History `json:"history"`
 }
+
+// maxEarlier bounds the history that the node shows, in bytes: certificates of over a year.
+const maxEarlier = 1 << 20
 
 // pinsAge bounds how old the pins are that the node shows: anyone may ask, and a bundle can be large.
 const pinsAge = time.Second
 
-// shown keeps the pins for pinsAge. It is safe for concurrent use.
+// shown keeps the pins for pinsAge, and their history until the bundle changes. It is safe for concurrent use.
 type shown struct {
-	mu   sync.Mutex // guards all below
-	at   time.Time
-	text []byte
+	mu      sync.Mutex // guards all below
+	at      time.Time
+	text    []byte
+	bundle  []byte
+	history evidence.History
 }
 
 func (s *shown) get(read func() ([]byte, error)) ([]byte, error) {
@@ -66,10 +74,53 @@ func (p *process) readPins() ([]byte, error) {
 		}
 		*f.into = raw
 	}
-	if out.Bundle, _, err = deployed.ReadBundle(c.Bundle); err != nil {
+	b, raw, err := deployed.ReadBundle(c.Bundle)
+	if err != nil {
 		return nil, err
 	}
-	out.Bundle.History = nil // its files are not shown, and only older tokens need them
+	if s := &p.shown; !bytes.Equal(s.bundle, raw) {
+		s.bundle = nil
+		if s.history, err = earlier(c.Bundle, b, role.Key); err == nil {
+			s.bundle = raw
+		} // else newer tokens can still be verified
+	}
+	b.History = nil // most of its files are not shown
+	out.Bundle, out.History = b, p.shown.history
 	text, err := json.Marshal(out)
 	return append(text, '\n'), err
+}
+
+// earlier returns what the history beside a bundle adds for tokens by one key: all revocation lists, and the newest
+// certificates of the key that have room beside these.
+func earlier(path string, b evidence.Bundle, key string) (h evidence.History, err error) {
+	h.Certificates = []string{}
+	all, segments, err := archive.ReadHistory(path, b)
+	if err != nil {
+		return h, err
+	}
+	var own []string
+	for _, segment := range segments {
+		certificates, err := segment()
+		if err != nil {
+			return h, err
+		}
+		for _, token := range certificates {
+			c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
+			if err == nil && evidence.MatchKeyID([]string{key, key + "/*"}, c.SubjectKeyID) {
+				own = append(own, token)
+			}
+		}
+	}
+	room := maxEarlier
+	for _, list := range all.Revocations {
+		room -= len(list)
+	}
+	first := len(own)
+	for ; first > 0 && len(own[first-1]) <= room; first-- {
+		room -= len(own[first-1])
+	}
+	if first < len(own) { // no certificate without the lists
+		h.Certificates, h.Revocations = own[first:], all.Revocations
+	}
+	return h, nil
 }
