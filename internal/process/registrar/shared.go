@@ -123,8 +123,10 @@ func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
 		if err != nil {
 			return err
 		}
-		if err := s.pull(ctx, tx, before.files); err != nil {
-			return err
+		if before.revision > 0 { // else the folder may be that of a registrar without replicas, which is kept
+			if err := s.pull(ctx, tx, before.files); err != nil {
+				return err
+			}
 		}
 		if err := do(s.dir); err != nil {
 			return err

@@ -128,6 +128,32 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
+// TestAdopted: a registrar that gets a database keeps the state in its folder, and replicas get it.
+func TestAdopted(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Start(t).Database(t)
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	dir := t.TempDir()
+	names := []string{"trust.json", "trust-history.json", "trust-history-2.json", "serial", "ca.pem"}
+	for _, name := range names {
+		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+	}
+	for _, dir := range []string{dir, t.TempDir()} {
+		s, err := openShared(t.Context(), dsn, dir, registry)
+		check.Must(t, err)
+		t.Cleanup(func() { check.Must(t, s.Close()) })
+		check.Must(t, s.Edit(t.Context(), func(dir string) error {
+			for _, name := range names {
+				if raw, err := os.ReadFile(filepath.Join(dir, name)); string(raw) != name {
+					t.Errorf("%s is %q, %v", name, raw, err)
+				}
+			}
+			return nil
+		}))
+	}
+}
+
 // TestReplaced: who writes the database gets no state believed but the newest one.
 func TestReplaced(t *testing.T) {
 	full.Only(t, "PostgreSQL")
