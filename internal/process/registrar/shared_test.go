@@ -54,6 +54,11 @@ func TestShared(t *testing.T) {
 		}
 		return err
 	}))
+	for _, off := range []time.Duration{-time.Hour, time.Hour} { // of a replica that was suspended, or has no NTP
+		two.now = func() time.Time { return time.Now().Add(off) }
+		check.WantCode(t, write(two, "never", nil), "clock_skew")
+	}
+	two.now = time.Now
 	heard := make(chan struct{}, 16)
 	go one.Watch(t.Context(), func() { heard <- struct{}{} }, func(err error) { t.Log(err) })
 	<-heard // it listens
