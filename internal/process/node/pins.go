@@ -3,6 +3,7 @@ package node
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // pins is what others need to verify the node's tokens. They compare the thumbprint with the node's operator, and pin
@@ -32,13 +34,16 @@ const maxEarlier = 1 << 20
 // pinsAge bounds how old the pins are that the node shows: anyone may ask, and a bundle can be large.
 const pinsAge = time.Second
 
-// shown keeps the pins for pinsAge, and their history until the bundle changes. It is safe for concurrent use.
+// shown keeps the pins for pinsAge. It is safe for concurrent use.
 type shown struct {
-	mu      sync.Mutex // guards all below
-	at      time.Time
-	text    []byte
-	bundle  []byte
-	history evidence.History
+	mu     sync.Mutex // guards all below
+	at     time.Time
+	text   []byte
+	bundle []byte           // that past is of
+	past   evidence.History // that is shown with it
+	// whole has the key's certificates and all revocation lists of the history's first segments, which never change.
+	whole    evidence.History
+	segments int // in whole
 }
 
 func (s *shown) get(read func() ([]byte, error)) ([]byte, error) {
@@ -80,47 +85,60 @@ func (p *process) readPins() ([]byte, error) {
 	}
 	if s := &p.shown; !bytes.Equal(s.bundle, raw) {
 		s.bundle = nil
-		if s.history, err = earlier(c.Bundle, b, role.Key); err == nil {
+		if s.past, err = s.earlier(c.Bundle, b.History, role.Key); err == nil {
 			s.bundle = raw
 		} // else newer tokens can still be verified
 	}
 	b.History = nil // most of its files are not shown
-	out.Bundle, out.History = b, p.shown.history
+	out.Bundle, out.History = b, p.shown.past
 	text, err := json.Marshal(out)
 	return append(text, '\n'), err
 }
 
 // earlier returns what the history beside a bundle adds for tokens by one key: all revocation lists, and the newest
 // certificates of the key that have room beside these.
-func earlier(path string, b evidence.Bundle, key string) (h evidence.History, err error) {
+func (s *shown) earlier(path string, end *evidence.HistoryEnd, key string) (h evidence.History, err error) {
 	h.Certificates = []string{}
-	all, segments, err := archive.ReadHistory(path, b)
+	numbers, err := archive.HistorySegments(path)
 	if err != nil {
 		return h, err
 	}
-	var own []string
-	for _, segment := range segments {
-		certificates, err := segment()
+	last := len(numbers)
+	if end != nil {
+		last = max(last, end.Segment)
+	}
+	if last < s.segments { // it began anew
+		s.whole, s.segments = evidence.History{}, 0
+	}
+	all := s.whole
+	for n := s.segments + 1; n <= last; n++ {
+		one, err := archive.ReadSegment(archive.SegmentFile(path, n))
 		if err != nil {
 			return h, err
 		}
-		for _, token := range certificates {
+		if end != nil && n == end.Segment && one.Texts() < end.Texts {
+			return h, refusal.New("trust_malformed", "the history is an older copy: a revocation may be missing")
+		}
+		own := slices.DeleteFunc(one.Certificates, func(token string) bool {
 			c, err := evidence.UnverifiedClaims(evidence.SignerCertificateKind(), token)
-			if err == nil && evidence.MatchKeyID([]string{key, key + "/*"}, c.SubjectKeyID) {
-				own = append(own, token)
-			}
+			return err != nil || !evidence.MatchKeyID([]string{key, key + evidence.AnySegment}, c.SubjectKeyID)
+		})
+		all.Certificates = append(slices.Clip(all.Certificates), own...)
+		all.Revocations = append(slices.Clip(all.Revocations), one.Revocations...)
+		if n < last {
+			s.whole, s.segments = all, n
 		}
 	}
 	room := maxEarlier
 	for _, list := range all.Revocations {
 		room -= len(list)
 	}
-	first := len(own)
-	for ; first > 0 && len(own[first-1]) <= room; first-- {
-		room -= len(own[first-1])
+	first := len(all.Certificates)
+	for ; first > 0 && len(all.Certificates[first-1]) <= room; first-- {
+		room -= len(all.Certificates[first-1])
 	}
-	if first < len(own) { // no certificate without the lists
-		h.Certificates, h.Revocations = own[first:], all.Revocations
+	if first < len(all.Certificates) { // no certificate without the lists
+		h.Certificates, h.Revocations = all.Certificates[first:], all.Revocations
 	}
 	return h, nil
 }
