@@ -190,6 +190,9 @@ const ListChunk = 100
 // Agents returns the unsigned reputations of the agents whose ids follow after, in order, at most [ListChunk].
 func (s *Service) Agents(ctx context.Context, after string) ([]accrual.Reputation, error) {
 	ids, err := s.o.Store.Agents(ctx, after, ListChunk)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, refusal.New("query_malformed", "no agent can have the id %.300q", after)
+	}
 	if err != nil {
 		return nil, err
 	}

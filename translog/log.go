@@ -220,6 +220,11 @@ func (l *Log) Publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if own := l.Progress().Signed; own.Note != stored.Signed.Note { // another process has signed since
+		if err := l.continues(ctx, head, own); err != nil {
+			return err
+		}
+	}
 	last, unasked := l.learn(stored)
 	if last.Note != "" && last.Size == head.Size && l.current(last) {
 		if unasked {

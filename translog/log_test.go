@@ -212,6 +212,19 @@ func TestDamage(t *testing.T) {
 		_, err = translog.New(t.Context(), is, options(t, p))
 		check.WantCode(t, err, "log_contradicted", "another one")
 	})
+	t.Run("put back, and grown by another process", func(t *testing.T) {
+		p := policy(t, "quorum none")
+		for _, other := range []int{300, 301} {
+			in := &moved{open(t, filepath.Join(t.TempDir(), "ledger.db"))}
+			log := start(t, in, p)
+			add(t, in, 0, 300)
+			check.Must(t, log.Publish(t.Context()))
+			in.Log = open(t, filepath.Join(t.TempDir(), "ledger.db"))
+			add(t, in, 1, other) // without the first one
+			check.Must(t, start(t, in, p).Publish(t.Context()))
+			check.WantCode(t, log.Publish(t.Context()), "log_contradicted", "another one")
+		}
+	})
 	t.Run("while it runs", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		store := open(t, path)
@@ -230,6 +243,9 @@ func TestDamage(t *testing.T) {
 		}
 	})
 }
+
+// moved is a store that can be replaced by another.
+type moved struct{ ledger.Log }
 
 // TestRun: leaves get their numbers without anybody asking, and who waits for one gets it.
 func TestRun(t *testing.T) {

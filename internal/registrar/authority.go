@@ -50,7 +50,8 @@ const (
 // Open reads the CA's certificates. It adds one if the current one belongs to another key, or half of its lifetime is
 // over.
 func (a *Authority) Open(ctx context.Context) error {
-	return a.Store.Edit(ctx, func(dir string) error {
+	var now authority
+	err := a.Store.Edit(ctx, func(dir string) error {
 		path := filepath.Join(dir, caFile)
 		raw, err := files.Read(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -71,9 +72,13 @@ func (a *Authority) Open(ctx context.Context) error {
 			}
 		}
 		of, err := x509.ParseCertificate(own)
-		a.now.Store(&authority{of, all})
+		now = authority{of, all}
 		return err
 	})
+	if err == nil { // else no other replica has a certificate that was made
+		a.now.Store(&now)
+	}
+	return err
 }
 
 // valid returns the certificates that have not ended, and the one that can sign on with this key, if there is one.

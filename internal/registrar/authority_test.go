@@ -1,9 +1,14 @@
 package registrar_test
 
 import (
+	"cmp"
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +16,19 @@ import (
 	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/test/check"
 )
+
+// lost is a store that loses each edit.
+type lost struct{ registrar.Store }
+
+var errLost = errors.New("lost")
+
+func (l lost) Edit(ctx context.Context, do func(dir string) error) error {
+	return l.Store.Edit(ctx, func(dir string) error {
+		path := filepath.Join(dir, "ca.pem")
+		before, err := os.ReadFile(path)
+		return cmp.Or(err, do(dir), os.WriteFile(path, before, 0o600), errLost)
+	})
+}
 
 func TestAuthority(t *testing.T) {
 	r := newRig(t)
@@ -37,6 +55,11 @@ func TestAuthority(t *testing.T) {
 	}
 	// The next half year's CA has the same key, so both certificates verify what it signs.
 	r.now = r.now.Add(190 * 24 * time.Hour)
+	a.Store = lost{r.store}
+	if err := a.Open(t.Context()); !errors.Is(err, errLost) || string(a.PEM()) != first {
+		t.Errorf("a CA certificate that is not stored: %v, %t", err, string(a.PEM()) != first)
+	}
+	a.Store = r.store
 	check.Must(t, a.Open(t.Context()))
 	if string(a.PEM()) == first || !strings.HasSuffix(string(a.PEM()), first) || verify(leaf.NotBefore) != nil {
 		t.Error("the new CA certificate replaces the old one at once")

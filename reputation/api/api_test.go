@@ -293,6 +293,9 @@ func TestAPI(t *testing.T) {
 			t.Errorf("after %q are %d agents, want %d", after, len(listed.Agents), want)
 		}
 	}
+	for _, after := range []string{"%00", "%ff"} {
+		c.refusedGet("query_malformed", "/v1/reputation?after="+after)
+	}
 	var baseline autonomy.Baseline
 	c.get("/v1/baselines/"+scored.Score.BaselineHash, &baseline)
 	if w, _ := c.do("GET", "/v1/baselines/"+scored.Score.BaselineHash, "", nil); !strings.Contains(

@@ -20,6 +20,7 @@ import (
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -32,6 +33,7 @@ type shared struct {
 	db     *postgres.Pool
 	dir    string
 	secret []byte
+	now    func() time.Time
 
 	mu   sync.Mutex // guards seen
 	seen seen       // the folder keeps it too
@@ -55,7 +57,7 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{db: pool, dir: dir, secret: secret}
+	s := &shared{db: pool, dir: dir, secret: secret, now: time.Now}
 	if s.seen, err = readSeen(filepath.Join(dir, revisionFile)); err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
@@ -119,12 +121,17 @@ func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(editLock)); err != nil {
 			return ledger.Unavailable("lock the registrar's state", err)
 		}
+		if err := s.checkClock(ctx, tx); err != nil {
+			return err
+		}
 		before, err := s.stored(ctx, tx, "")
 		if err != nil {
 			return err
 		}
-		if err := s.pull(ctx, tx, before.files); err != nil {
-			return err
+		if before.revision > 0 { // else the folder may be that of a registrar without replicas, which is kept
+			if err := s.pull(ctx, tx, before.files); err != nil {
+				return err
+			}
 		}
 		if err := do(s.dir); err != nil {
 			return err
@@ -136,6 +143,22 @@ func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
 		return err
 	}
 	return s.saw(now)
+}
+
+// maxSkew bounds the error of a replica's clock. One that is ahead would end certificates and revocations of others.
+const maxSkew = 5 * time.Minute
+
+func (s *shared) checkClock(ctx context.Context, tx *sql.Tx) error {
+	var theirs int64
+	err := tx.QueryRowContext(ctx, `SELECT extract(epoch FROM clock_timestamp())::bigint`).Scan(&theirs)
+	if err != nil {
+		return ledger.Unavailable("read the database's clock", err)
+	}
+	if off := s.now().Sub(time.Unix(theirs, 0)); off.Abs() > maxSkew {
+		return refusal.New("clock_skew", "the registrar's clock differs from its database's by %s",
+			off.Round(time.Second))
+	}
+	return nil
 }
 
 // changes is the channel on which replicas hear of each other's edits.

@@ -54,6 +54,11 @@ func TestShared(t *testing.T) {
 		}
 		return err
 	}))
+	for _, off := range []time.Duration{-time.Hour, time.Hour} { // of a replica that was suspended, or has no NTP
+		two.now = func() time.Time { return time.Now().Add(off) }
+		check.WantCode(t, write(two, "never", nil), "clock_skew")
+	}
+	two.now = time.Now
 	heard := make(chan struct{}, 16)
 	go one.Watch(t.Context(), func() { heard <- struct{}{} }, func(err error) { t.Log(err) })
 	<-heard // it listens
@@ -125,6 +130,32 @@ func TestFrozen(t *testing.T) {
 	check.Must(t, both[1].Lead(ctx, func(context.Context) error { led = true; stop(); return nil }))
 	if !led {
 		t.Error("the other replica never leads")
+	}
+}
+
+// TestAdopted: a registrar that gets a database keeps the state in its folder, and replicas get it.
+func TestAdopted(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Start(t).Database(t)
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	dir := t.TempDir()
+	names := []string{"trust.json", "trust-history.json", "trust-history-2.json", "serial", "ca.pem"}
+	for _, name := range names {
+		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+	}
+	for _, dir := range []string{dir, t.TempDir()} {
+		s, err := openShared(t.Context(), dsn, dir, registry)
+		check.Must(t, err)
+		t.Cleanup(func() { check.Must(t, s.Close()) })
+		check.Must(t, s.Edit(t.Context(), func(dir string) error {
+			for _, name := range names {
+				if raw, err := os.ReadFile(filepath.Join(dir, name)); string(raw) != name {
+					t.Errorf("%s is %q, %v", name, raw, err)
+				}
+			}
+			return nil
+		}))
 	}
 }
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
+import gc
 import hashlib
 import io
 import json
 import unittest
+import weakref
 from unittest.mock import Mock, patch
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from actionproof import Refusal, verify_web_bot_auth
+from actionproof.chain import first_failure
 from actionproof.export import Export, Trusted, read_record
 from actionproof.http import Fields
 from actionproof.httpsig import Message, content_digest, key_id, raw_public
+from actionproof.record import Judge
 from actionproof.strictjson import Malformed
 from actionproof.token import unb64_padded
 from actionproof.translog import Policy
@@ -75,6 +79,31 @@ class Refusals(unittest.TestCase):
         for version in ("true", "1.0"):
             with self.assertRaisesRegex(Refusal, "no export of version 1"):
                 Export(io.BytesIO(b'{"actionproof-evidence":{"version":%s}}\n' % version.encode()), [])
+
+    def test_memory(self) -> None:
+        """A record that is judged takes no more memory, also before garbage is collected: few objects hold much."""
+        def jwk(kid: str) -> dict[str, str]:
+            x = base64.urlsafe_b64encode(raw_public(Ed25519PrivateKey.generate())).rstrip(b"=").decode()
+            return {"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": x}
+        roots = {"registry": jwk("registry"), "auditor": jwk("auditor")}
+        record = {"id": "p", "started": "2026-01-01T00:00:00Z", "artifacts": [{"name": "grant", "token": "t"}]}
+        lines = [{"actionproof-evidence": {"version": 1}}, {"roots": roots}, {"record": record},
+                 {"end": {"records": 1}}]
+        pinned = [parse_root(json.dumps(roots["registry"]).encode(), "signer_certificate"),
+                  parse_root(json.dumps(roots["auditor"]).encode(), "deployment_certificate")]
+        export = Export(io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines)), pinned)
+        gc.disable()
+        self.addCleanup(gc.enable)
+        judged = next(Judge(export, 2 * 10**15).records())
+        kept = weakref.ref(judged)
+        self.assertEqual(judged.refusal and judged.refusal.code, "manifest_unknown")
+        del judged
+        self.assertIsNone(kept())
+
+        def refuses() -> None:
+            raise Refusal("expired")
+        found = first_failure([("step", refuses)])
+        self.assertIsNone(found and found[1].__traceback__)
 
     def test_padding(self) -> None:
         """Base64 has one length of padding."""

@@ -10,7 +10,9 @@ import { type Root, Trust, parseRoot } from './trust.js';
 const MAX_LINE = 1 << 20;
 const MAX_SHARED = 64 << 20;
 const MAX_TRUSTS = 512;
-const MAX_RECORDS = 1 << 17;
+const MAX_RECORDS = 1 << 19;
+// A name or a value takes many times its bytes in memory. Records have one in 30 bytes or more.
+const BYTES_PER_ITEM = 16;
 const MAX_BUNDLE = 64 << 20;
 
 /** The proofs of the log for a post's intent and outcome. An empty text is no proof. */
@@ -98,7 +100,11 @@ class Lines {
   value: Json = null;
   size = 0;
 
-  constructor(private readonly all: string) {}
+  private readonly room: { items: number };
+
+  constructor(private readonly all: string) {
+    this.room = { items: 1000 + Math.floor(all.length / BYTES_PER_ITEM) };
+  }
 
   malformed(why: string): never {
     return refuse('evidence_malformed', `line ${this.number} of the export: ${why}`);
@@ -112,7 +118,7 @@ class Lines {
     this.at = end + 1;
     this.size = sizeOf(line);
     if (this.size >= MAX_LINE) this.malformed(`the line has more than ${MAX_LINE} bytes`);
-    const members = this.as(() => strictJSON(line, { whole: true })) as Members;
+    const members = this.as(() => strictJSON(line, { whole: true, room: this.room })) as Members;
     const isObject = members && typeof members === 'object' && !Array.isArray(members);
     const [name, ...more] = isObject ? Object.keys(members) : [];
     if (name === undefined || more.length > 0) this.malformed('each line has one member');

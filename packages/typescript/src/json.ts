@@ -15,12 +15,14 @@ const malformed = (): never => refuse('content_malformed', 'the JSON content has
 export interface Strictness {
   /** Refuses numbers that are not spelled as whole ones. */
   whole?: boolean;
+  /** How many names and values this text and later ones may have together; 200,000 for this one. */
+  room?: { items: number };
 }
 
 /** The value of a JSON text that has a canonical form. It refuses any other (content_malformed). */
 export function strictJSON(input: string | Uint8Array, how: Strictness = {}): Json {
   const text = typeof input === 'string' ? input : textOf(input) ?? malformed();
-  const reader = new Reader(text, how.whole ?? false);
+  const reader = new Reader(text, how.whole ?? false, how.room ?? { items: MAX_ITEMS });
   const value = reader.value(0);
   reader.space();
   return reader.at === text.length ? value : malformed();
@@ -53,9 +55,9 @@ const WORDS: [string, Json][] = [['true', true], ['false', false], ['null', null
 
 class Reader {
   at = 0;
-  private items = 0;
 
-  constructor(private readonly text: string, private readonly whole: boolean) {}
+  constructor(private readonly text: string, private readonly whole: boolean,
+    private readonly room: { items: number }) {}
 
   space(): void {
     while (this.at < this.text.length && ' \t\r\n'.includes(this.text[this.at]!)) this.at++;
@@ -79,7 +81,7 @@ class Reader {
   }
 
   private count(): void {
-    if (++this.items > MAX_ITEMS) malformed();
+    if (this.room.items-- <= 0) malformed();
   }
 
   /** Takes a character if it comes next, after white space. */

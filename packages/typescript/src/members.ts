@@ -3,7 +3,7 @@ import { fromBase64url, textOf } from './bytes.js';
 import { type Claims, requestProof, sessionReceipt, unverified } from './claims.js';
 import type { PostRecord } from './export.js';
 import { CHECKS, type Check } from './judge.js';
-import { Refusal, refuseIf } from './refusal.js';
+import { refuseIf, unlessRefused } from './refusal.js';
 
 /** The check that compares the key of an API's answer with the pinned ones. */
 export const ANSWER_KEY = "key of the API's answer";
@@ -39,12 +39,8 @@ export async function timesOf(r: PostRecord): Promise<Times> {
   return { first, last, moment: proof?.iat ?? last };
 }
 
-async function claimsOf(kind: Parameters<typeof unverified>[0], token: string): Promise<Claims | undefined> {
-  return unverified(kind, token).catch((error) => {
-    if (error instanceof Refusal) return undefined;
-    throw error;
-  });
-}
+const claimsOf = (kind: Parameters<typeof unverified>[0], token: string): Promise<Claims | undefined> =>
+  unlessRefused(() => unverified(kind, token));
 
 /** The head of the chain of receipts that a record's session receipt names, unverified. */
 export const headOf = async (r: PostRecord): Promise<Claims | undefined> =>

@@ -13,7 +13,7 @@ import type { Strict } from './manifest.js';
 import { ANSWER_KEY, checkRecord, headOf, timesOf, tokenOf, unproven, whose } from './members.js';
 import { PastTrust } from './past.js';
 import { interactionReceipt, isCode } from './receipts.js';
-import { Refusal, codeOf, refuse, refuseIf } from './refusal.js';
+import { Refusal, codeOf, refuse, refuseIf, unlessRefused } from './refusal.js';
 import { Sessions } from './sessions.js';
 import { Trust } from './trust.js';
 
@@ -334,14 +334,9 @@ async function knew(t: Believed, r: PostRecord): Promise<boolean> {
   const strict = t.manifests.get(r.manifest ?? '');
   if (!strict) return false;
   const at = { now: (await timesOf(r)).moment, skew: 2 };
-  const unless = (error: unknown) => {
-    if (!(error instanceof Refusal)) throw error;
-    return undefined;
-  };
-  const past = await believedBy(t, strict).catch(unless);
+  const past = await unlessRefused(() => believedBy(t, strict));
   for (const { token } of past ? r.artifacts : []) {
-    const found = await Promise.resolve().then(() => past!.knew(shown(token).kid, at)).catch(unless);
-    if (found) return true;
+    if (await unlessRefused(() => past!.knew(shown(token).kid, at))) return true;
   }
   return false;
 }

@@ -16,3 +16,13 @@ export function refuseIf(condition: unknown, code: string, sentence: string): vo
 
 /** The code of anything thrown: what is no Refusal is a fault here, not in the evidence. */
 export const codeOf = (error: unknown): string => (error instanceof Refusal ? error.code : 'internal');
+
+/** What a reader returns, or nothing if it refuses. */
+export async function unlessRefused<T>(read: () => T | Promise<T>): Promise<T | undefined> {
+  try {
+    return await read();
+  } catch (error) {
+    if (error instanceof Refusal) return undefined;
+    throw error;
+  }
+}

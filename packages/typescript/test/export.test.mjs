@@ -28,8 +28,10 @@ test('many lines, records and receipts are refused or held, and end no process',
   const roots = { registry: await root('registry'), auditor: await root('auditor') };
   const record = { started: '2028-02-29T01:02:03Z', artifacts: [{ name: 'grant', token: '' }] };
   const lines = [{ 'actionproof-evidence': { version: 1 } }, { roots }].map((line) => `${JSON.stringify(line)}\n`);
-  const tiny = `${JSON.stringify({ record })}\n`;
-  await assert.rejects(readExport(utf8(lines.join('') + tiny.repeat(2 ** 17 + 1))), /more than 131072 records/);
+  for (const [of, times] of [[record, 2 ** 17], [{ ...record, steps: Array(50_000).fill({}) }, 5]]) {
+    const line = `${JSON.stringify({ record: of })}\n`;
+    await assert.rejects(readExport(utf8(lines.join('') + line.repeat(times) + '{"end": {}}\n')), /no canonical form/);
+  }
   await assert.rejects(readExport(utf8('\n'.repeat(2 ** 27))), { code: 'evidence_malformed' });
   const sessions = new Sessions();
   sessions.deliver('ses_1', Array(2 ** 18).fill(''));
