@@ -27,7 +27,6 @@ type header struct {
 	next        http.RoundTripper
 }
 
-// RoundTrip makes the request.
 func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set(h.name, h.value)
@@ -42,7 +41,6 @@ type bounded struct {
 	next http.RoundTripper
 }
 
-// RoundTrip makes the request.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := b.next.RoundTrip(r)
 	if err == nil {
