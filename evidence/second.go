@@ -76,8 +76,7 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 			kid)
 	case r.PostQuantum != nil && p.second == "":
 		return refusal.New("signature_invalid",
-			"the %s needs a post-quantum signature too, because a post-quantum key is pinned for key %s", typ,
-			kid)
+			"the %s needs a post-quantum signature too, because a post-quantum key is pinned for key %s", typ, kid)
 	case p.second == "":
 		return nil
 	}

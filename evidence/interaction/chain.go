@@ -207,8 +207,7 @@ func (c *Chain) Names(head evidence.InteractionHead) error {
 		case ok && number <= head.Number:
 			return refusal.New("chain_broken",
 				"the session receipt says that the call %.80q was open after receipt %d, but receipt %d has ended it",
-				id, head.Number,
-				number)
+				id, head.Number, number)
 		case !ok && c.Closed():
 			return refusal.New("chain_broken",
 				"the call %.80q was open after receipt %d, but the chain was closed without a receipt for it", id,

@@ -164,8 +164,7 @@ func (p madePost) check(r ledger.Record) error {
 	}
 	switch {
 	case r.BindingHash != p.binding || hashArtifacts(artifacts) != p.artifacts:
-		return refusal.New("record_mismatch",
-			"the receipt of the post and the record differ in binding or artifacts")
+		return refusal.New("record_mismatch", "the receipt of the post and the record differ in binding or artifacts")
 	case r.Started.UnixMilli() != p.started:
 		return refusal.New("record_mismatch", "the receipt of the post and the record differ in start time")
 	case !slices.Contains(states[p.outcome], r.State):
