@@ -258,8 +258,7 @@ func (e Event) payable() error {
 }
 
 func tooOld(e Event) error {
-	return refusal.New("event_closed", "the event %s expired at %s", e.ID,
-		e.ExpiresAt.UTC().Format(time.RFC3339))
+	return refusal.New("event_closed", "the event %s expired at %s", e.ID, e.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
 const (
