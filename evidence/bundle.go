@@ -33,16 +33,15 @@ const (
 )
 
 // ParseBundle verifies nothing: see [NewTrust].
-func ParseBundle(raw []byte) (Bundle, error) {
+func ParseBundle(raw []byte) (b Bundle, err error) {
 	if len(raw) > MaxBundle {
-		return Bundle{},
-			refusal.New("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw), MaxBundle)
+		return b, refusal.New("trust_malformed", "the trust bundle has %d bytes; at most %d are read", len(raw),
+			MaxBundle)
 	}
-	b, err := ParseAnyBundle(raw)
+	b, err = ParseAnyBundle(raw)
 	if n := len(b.Certificates); err == nil && n > MaxCertificates {
-		return Bundle{},
-			refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read", n,
-				MaxCertificates)
+		return Bundle{}, refusal.New("trust_malformed", "the trust bundle holds %d certificates; at most %d are read",
+			n, MaxCertificates)
 	}
 	return b, err
 }
@@ -141,14 +140,17 @@ func (t *Trust) openRevocations(token string) (*revocations, error) {
 	return r, nil
 }
 
+// of returns the entries of a kind, by id.
+func (r *revocations) of(kind string) map[string]Revocation {
+	if kind == RevokedKey {
+		return r.keys
+	}
+	return r.artifacts
+}
+
 func (r *revocations) include(entries []Revocation) {
-	for _, e := range entries {
-		switch e.Kind {
-		case RevokedArtifact:
-			r.artifacts[e.ID] = e
-		case RevokedKey:
-			r.keys[e.ID] = e
-		}
+	for _, e := range entries { // of two kinds: see checkRevocations
+		r.of(e.Kind)[e.ID] = e
 	}
 }
 
@@ -205,11 +207,7 @@ func (r *revocations) succeed(old *revocations) bool {
 		return r != nil && r.list.IssuedAt > old.list.IssuedAt
 	}
 	for _, e := range old.list.Revoked { // times are whole seconds: within one second, the later list is the longer one
-		of := r.artifacts
-		if e.Kind == RevokedKey {
-			of = r.keys
-		}
-		if _, ok := of[e.ID]; !ok {
+		if _, ok := r.of(e.Kind)[e.ID]; !ok {
 			return false
 		}
 	}

@@ -88,9 +88,7 @@ func kindOf[C any, P claims[C]](alg, typ, purpose string, maxLifetime time.Durat
 	return k
 }
 
-func (k Kind[C]) rooted() bool {
-	return isRoot(k.Purpose)
-}
+func (k Kind[C]) rooted() bool { return isRoot(k.Purpose) }
 
 func isRoot(purpose string) bool {
 	return purpose == PurposeSignerCertificate || purpose == PurposeDeploymentCertificate || purpose == PurposeArbiter
@@ -147,7 +145,6 @@ func upTo[C any](size int, k Kind[C]) Kind[C] {
 	return k
 }
 
-// Functions return the kinds, so that no other package can change them.
 func TriggerOriginProofKind() Kind[TriggerOriginProof]       { return triggerOriginProof }
 func TriggerReceiptKind() Kind[TriggerReceipt]               { return triggerReceipt }
 func RuntimeAttestationKind() Kind[RuntimeAttestation]       { return runtimeAttestation }

@@ -29,8 +29,7 @@ var smallOrder = [][]byte{
 func NewPublicKey(b []byte) (ed25519.PublicKey, error) {
 	if len(b) != ed25519.PublicKeySize {
 		return nil, refusal.New("trust_malformed", "an Ed25519 public key must have %d bytes, but this one has %d",
-			ed25519.PublicKeySize,
-			len(b))
+			ed25519.PublicKeySize, len(b))
 	}
 	y := bytes.Clone(b)
 	y[31] &= 0x7f

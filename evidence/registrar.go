@@ -92,7 +92,6 @@ var (
 		PurposeDeploymentCertificate, longLived))
 )
 
-// RegistrarRulesKind returns the kind of a registrar's rules.
 func RegistrarRulesKind() Kind[RegistrarRules] { return registrarRules }
 
 // PossessionKind returns the kind of a proof of possession. No certificate grants its purpose.
@@ -150,13 +149,7 @@ func OpenPossession(token, kid string, public ed25519.PublicKey, now time.Time) 
 	if err != nil {
 		return Possession{}, err
 	}
-	if issued := time.Unix(c.IssuedAt, 0); issued.After(now.Add(MaxSkew)) {
-		return Possession{}, refusal.New("clock_skew", "the %s is issued %s in the future", possession.Typ,
-			issued.Sub(now).Round(time.Second))
-	}
-	if expires := time.Unix(c.Expires, 0); !now.Before(expires.Add(MaxSkew)) {
-		return Possession{}, refusal.New("expired", "the %s expired %s ago", possession.Typ,
-			now.Sub(expires).Round(time.Second))
-	}
-	return *c, nil
+	anyone := Expected{Issuers: []string{c.Issuer}, Audiences: []string{c.Audience}, KeyIDs: []string{kid},
+		MaxAge: possession.MaxLifetime}
+	return *c, anyone.admits(possession.Typ, kid, c.Registered, KeyClaims{}, moment{now, MaxSkew})
 }

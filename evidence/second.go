@@ -69,15 +69,14 @@ func (r Root) verify(typ string, p parsed, requirePostQuantum bool) error {
 	kid := p.header.Kid
 	switch {
 	case !verify(r.Public, p):
-		return refusal.New("signature_invalid", "the signature of the %s by key %s is wrong", typ, kid)
+		return errSignature(typ, kid)
 	case r.PostQuantum == nil && requirePostQuantum:
 		return refusal.New("roots_not_pinned",
 			"the policy demands a post-quantum signature of the %s, but no post-quantum key is pinned for key %s", typ,
 			kid)
 	case r.PostQuantum != nil && p.second == "":
 		return refusal.New("signature_invalid",
-			"the %s needs a post-quantum signature too, because a post-quantum key is pinned for key %s", typ,
-			kid)
+			"the %s needs a post-quantum signature too, because a post-quantum key is pinned for key %s", typ, kid)
 	case p.second == "":
 		return nil
 	}
@@ -111,7 +110,6 @@ type AKP struct {
 	Use       string `json:"use,omitempty"`
 }
 
-// NewAKP makes the JWK of an ML-DSA-65 key.
 func NewAKP(kid string, public *mldsa65.PublicKey) AKP {
 	return AKP{Algorithm: algMLDSA65, KeyID: kid, KeyType: "AKP",
 		Public: base64.RawURLEncoding.EncodeToString(public.Bytes()), Use: "sig"}

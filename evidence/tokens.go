@@ -1,8 +1,6 @@
 package evidence
 
-import (
-	"github.com/actionproof/mediator/internal/refusal"
-)
+import "github.com/actionproof/mediator/internal/refusal"
 
 // ChallengeToken is all that a challenge issuer needs to verify the response, without tasks and answers.
 type ChallengeToken struct {

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
@@ -158,10 +159,10 @@ func VerifyAnswer(out *http.Request, resp *http.Response, keys httpsig.Keys, now
 // CheckAnswer names, in the result of [VerifyRecord], the check of the API's signature on its answer.
 const CheckAnswer = "API's answer"
 
-// verifyRecordedAnswer verifies that the record's call is what the API has answered, and its status the answer. Whether
-// the key is the API's is for the caller to judge.
-func verifyRecordedAnswer(p ledger.Record) error {
-	a := p.Answer
+// verifyAnswer verifies that the record's call is what the API has answered, and its status the answer. Whether the key
+// is the API's is for the caller to judge.
+func (c *recorded) verifyAnswer(context.Context) error {
+	p, a := &c.post, c.post.Answer
 	values, params, err := httpsig.Open(a.Base, a.Signature, ed25519.PublicKey(a.PublicKey))
 	if err != nil {
 		return refusal.New("record_mismatch", "the API's answer: %w", err)

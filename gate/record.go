@@ -29,42 +29,32 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	for _, a := range p.Artifacts {
 		tokens[a.Name] = a.Token
 	}
-	c := &chain{g: &Gate{verifier: v, strict: s}, envelope: evidence.Envelope{
+	c := &recorded{post: p, tokens: tokens, chain: chain{g: &Gate{verifier: v, strict: s}, envelope: evidence.Envelope{
 		ChallengeToken: tokens["challenge"], OriginProof: tokens["originProof"],
 		TriggerReceipt: tokens["triggerReceipt"],
 		PolicyDecision: tokens["policyDecision"], Grant: tokens["grant"], Attestation: tokens["runtimeAttestation"],
 		SessionReceipt: tokens["sessionReceipt"], DeploymentCertificate: tokens["deploymentCertificate"],
-	}}
+	}}}
 	whole = true
 	missing := refusal.New("artifact_missing", "")
-	steps := []verification{
-		{checkCall, func(c *chain, _ context.Context) error { return c.readWork(p) }},
-		{CheckTrigger, func(c *chain, ctx context.Context) error { return c.verifyRecordedTrigger(ctx, p.Event) }},
-		{checkDecision, func(c *chain, ctx context.Context) error {
-			return c.verifyRecordedDecision(ctx, tokens["reputation"])
-		}},
-		{checkGrant, (*chain).verifyGrant}, {checkRuntime, (*chain).verifyRecordedRuntime},
-		{CheckSession, func(c *chain, ctx context.Context) error { return c.verifyRecordedSession(ctx, p.Session) }},
-		{CheckDeployment, func(c *chain, ctx context.Context) error {
-			return c.verifyRecordedDeployment(ctx, p.Manifest)
-		}},
-		{CheckProof, func(c *chain, _ context.Context) error {
-			return c.verifyRecordedProof(tokens["requestProof"], tokens["capability"], p.CapabilityID)
-		}},
-	}
-	if statement := tokens["agentStatement"]; statement != "" { // few posts have one
-		steps = append(steps, verification{checkStatement, func(c *chain, _ context.Context) error {
-			return c.verifyRecordedStatement(statement, p)
-		}})
-	}
-	if p.Answer != nil { // of an API that signs its answers
-		steps = append(steps, verification{CheckAnswer, func(*chain, context.Context) error {
-			return verifyRecordedAnswer(p)
-		}})
-	}
-	for _, check := range steps {
-		err := check.check(c, ctx)
-		checks = append(checks, result(check.name, err))
+	for _, v := range []struct {
+		name  string
+		check func(c *recorded, ctx context.Context) error
+		needs bool
+	}{
+		{checkCall, (*recorded).readWork, true}, {CheckTrigger, (*recorded).verifyTrigger, true},
+		{checkDecision, (*recorded).verifyDecision, true}, {checkGrant, (*recorded).verifyGrant, true},
+		{checkRuntime, (*recorded).verifyRuntime, true}, {CheckSession, (*recorded).verifySession, true},
+		{CheckDeployment, (*recorded).verifyDeployment, true}, {CheckProof, (*recorded).verifyProof, true},
+		// few posts have a statement, and few APIs sign their answers
+		{checkStatement, (*recorded).verifyStatement, tokens["agentStatement"] != ""},
+		{CheckAnswer, (*recorded).verifyAnswer, p.Answer != nil},
+	} {
+		if !v.needs {
+			continue
+		}
+		err := v.check(c, ctx)
+		checks = append(checks, result(v.name, err))
 		whole = whole && err == nil
 		if err != nil && !errors.Is(err, missing) {
 			return checks, false
@@ -73,15 +63,23 @@ func VerifyRecord(ctx context.Context, v *evidence.Verifier, s *policy.Strict, p
 	return checks, whole
 }
 
+// recorded is the chain of a recorded post. Its checks also compare the artifacts with the record.
+type recorded struct {
+	chain
+	post   ledger.Record
+	tokens map[string]string // of the post's artifacts, by name
+}
+
 // In a denied post's record the attestation has no decision beside it.
-func (c *chain) verifyRecordedRuntime(ctx context.Context) error {
+func (c *recorded) verifyRuntime(ctx context.Context) error {
 	if c.envelope.PolicyDecision == "" {
 		return c.verifyAttestation()
 	}
-	return c.verifyRuntime(ctx)
+	return c.chain.verifyRuntime(ctx)
 }
 
-func (c *chain) readWork(p ledger.Record) (err error) {
+func (c *recorded) readWork(context.Context) (err error) {
+	p := &c.post
 	if c.work, err = evidence.UnverifiedClaims(evidence.ChallengeTokenKind(), c.envelope.ChallengeToken); err != nil {
 		return err
 	}
@@ -104,24 +102,24 @@ func (c *chain) readWork(p ledger.Record) (err error) {
 	)
 }
 
-func (c *chain) verifyRecordedTrigger(ctx context.Context, event string) error {
+func (c *recorded) verifyTrigger(ctx context.Context) error {
 	if c.envelope.OriginProof == "" && c.envelope.TriggerReceipt != "" {
-		return refusal.New("artifacts_mismatch",
-			"the record has a trigger receipt without its origin proof")
+		return refusal.New("artifacts_mismatch", "the record has a trigger receipt without its origin proof")
 	}
-	if err := c.verifyTrigger(ctx); err != nil {
+	if err := c.chain.verifyTrigger(ctx); err != nil {
 		return err
 	}
-	return all("record_mismatch", "record", equal{event, c.opened.TriggerReceipt.Claims().EventID, "event"})
+	return all("record_mismatch", "record", equal{c.post.Event, c.opened.TriggerReceipt.Claims().EventID, "event"})
 }
 
-// verifyRecordedDecision also opens the reputation token, which in a live call the policy engine does.
-func (c *chain) verifyRecordedDecision(ctx context.Context, reputation string) error {
+// verifyDecision also opens the reputation token, which in a live call the policy engine does.
+func (c *recorded) verifyDecision(ctx context.Context) error {
+	reputation := c.tokens["reputation"]
 	if reputation != "" && c.envelope.PolicyDecision == "" {
 		return refusal.New("artifacts_mismatch",
 			"the record has a reputation without the policy decision that names it")
 	}
-	if err := c.verifyDecision(ctx); err != nil {
+	if err := c.chain.verifyDecision(ctx); err != nil {
 		return err
 	}
 	switch named := c.opened.PolicyDecision.Claims().ReputationHash; {
@@ -134,26 +132,28 @@ func (c *chain) verifyRecordedDecision(ctx context.Context, reputation string) e
 	return err
 }
 
-func (c *chain) verifyRecordedSession(ctx context.Context, session string) error {
-	if err := c.verifySession(ctx); err != nil {
+func (c *recorded) verifySession(ctx context.Context) error {
+	if err := c.chain.verifySession(ctx); err != nil {
 		return err
 	}
-	return all("record_mismatch", "record", equal{session, c.opened.SessionReceipt.Claims().SessionID, "session"})
+	of := c.opened.SessionReceipt.Claims().SessionID
+	return all("record_mismatch", "record", equal{c.post.Session, of, "session"})
 }
 
-func (c *chain) verifyRecordedDeployment(ctx context.Context, manifest string) error {
-	if err := c.verifyDeployment(ctx); err != nil || manifest == "" {
+func (c *recorded) verifyDeployment(ctx context.Context) error {
+	if err := c.chain.verifyDeployment(ctx); err != nil || c.post.Manifest == "" {
 		return err
 	}
-	return all("record_mismatch", "record", equal{manifest, c.g.strict.ManifestHash, "manifest"})
+	return all("record_mismatch", "record", equal{c.post.Manifest, c.g.strict.ManifestHash, "manifest"})
 }
 
-func (c *chain) verifyRecordedProof(token, capability, capabilityID string) error {
+func (c *recorded) verifyProof(context.Context) error {
+	token, capability := c.tokens["requestProof"], c.tokens["capability"]
 	p, err := evidence.Open(c.g.verifier, evidence.RequestProofKind(), token, c.g.strict.RequestProof)
 	if err != nil {
 		return err
 	}
-	if err := proves(p.Claims(), capabilityID, c.binding); err != nil || capability == "" {
+	if err := proves(p.Claims(), c.post.CapabilityID, c.binding); err != nil || capability == "" {
 		return err
 	}
 	earned, err := evidence.UnverifiedClaims(evidence.CapabilityKind(), capability)
@@ -161,13 +161,13 @@ func (c *chain) verifyRecordedProof(token, capability, capabilityID string) erro
 		return err
 	}
 	return all("record_mismatch", "record",
-		equal{earned.ID, capabilityID, "capability"},
+		equal{earned.ID, c.post.CapabilityID, "capability"},
 		equal{earned.Binding.Hash(), c.hash, "binding"},
 	)
 }
 
-func (c *chain) verifyRecordedStatement(token string, p ledger.Record) error {
-	o, err := evidence.Open(c.g.verifier, interaction.StatementKind, token, c.g.strict.Statement)
+func (c *recorded) verifyStatement(context.Context) error {
+	o, err := evidence.Open(c.g.verifier, interaction.StatementKind, c.tokens["agentStatement"], c.g.strict.Statement)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (c *chain) verifyRecordedStatement(token string, p ledger.Record) error {
 		equal{s.StatementHash, c.binding.ContentHash, "document"},
 		equal{s.BindingHash, c.hash, "binding"},
 		equal{s.Agent, c.binding.Subject, "agent"},
-		equal{s.Session, p.Session, "session"},
-		equal{s.EventID, p.Event, "event"},
+		equal{s.Session, c.post.Session, "session"},
+		equal{s.EventID, c.post.Event, "event"},
 	)
 }

@@ -17,16 +17,15 @@ type Params struct {
 // algorithm is the only one, and the only value of Params.Alg besides none.
 const algorithm = "ed25519"
 
-func (p *Params) fields() []struct {
+// param is one parameter: a text or a time.
+type param struct {
 	name string
 	text *string
 	at   *time.Time
-} {
-	return []struct {
-		name string
-		text *string
-		at   *time.Time
-	}{
+}
+
+func (p *Params) fields() []param {
+	return []param{
 		{"created", nil, &p.Created}, {"expires", nil, &p.Expires}, {"nonce", &p.Nonce, nil},
 		{"keyid", &p.KeyID, nil}, {"alg", &p.Alg, nil}, {"tag", &p.Tag, nil},
 	}

@@ -34,10 +34,8 @@ func Unavailable(doing string, err error) error {
 
 // Forgotten refuses a key that expires no later than a pruned one: whether it was used is unknown.
 func Forgotten(k Key) error {
-	return Unavailable("consume",
-		fmt.Errorf(
-			"the ledger does not know which keys of this time were used (%s): is the clock right, or was the ledger "+
-				"accepted a short time ago?", k.Kind))
+	return Unavailable("consume", fmt.Errorf("the ledger does not know which keys of this time were used (%s): is the "+
+		"clock right, or was the ledger accepted a short time ago?", k.Kind))
 }
 
 // ReplacedError means that the ledger is another one, or an older copy of itself.
@@ -49,8 +47,12 @@ func (e *ReplacedError) Error() string { return e.detail }
 
 // Gone is the error of a missing file of a ledger that was used before.
 func Gone(name string) error {
-	return &ReplacedError{fmt.Sprintf("the ledger %s is missing: the consumed keys and the records are lost. %s",
-		name, howToAccept)}
+	return replaced("the ledger %s is missing: the consumed keys and the records are lost", name)
+}
+
+func replaced(format string, args ...any) error {
+	return &ReplacedError{fmt.Sprintf(format, args...) +
+		". Put the ledger back; if this one is meant, accept it with mediator ledger accept"}
 }
 
 // MaxSeveral bounds the ids in a [SeveralError].
@@ -81,7 +83,6 @@ func (e *ForkedError) Error() string {
 	return fmt.Sprintf("ledger: the chain of session %s has a different receipt with this number", e.Session)
 }
 
-// Is makes [ErrForked] match.
 func (e *ForkedError) Is(target error) bool { return target == ErrForked }
 
 // ConsumedError names the single-use key that was used before.
@@ -93,5 +94,4 @@ func (e *ConsumedError) Error() string {
 	return fmt.Sprintf("the %s %s has been used before; each is good for one post", e.Key.Kind, e.Key.ID)
 }
 
-// Is makes [ErrConsumed] match.
 func (e *ConsumedError) Is(target error) bool { return target == ErrConsumed }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/actionproof/mediator/internal/cond"
+	"github.com/actionproof/mediator/internal/every"
 )
 
 const maxReceipts = 4096
@@ -45,16 +46,9 @@ func (q *Queue) AddReceiptLater(r Receipt) error {
 	q.receipts = append(q.receipts, r)
 	q.changed.Broadcast()
 	if q.failure == nil {
-		q.attemptNow()
+		every.Signal(q.hurry)
 	}
 	return nil
-}
-
-func (q *Queue) attemptNow() {
-	select {
-	case q.hurry <- struct{}{}:
-	default: // a signal is pending
-	}
 }
 
 // SettleReceipts waits until the session's receipts are stored, or a later attempt has failed. If the store has failed,
@@ -74,7 +68,7 @@ func (q *Queue) SettleReceipts(ctx context.Context, session string) error {
 		})
 	}
 	if !stored() && q.failure != nil {
-		q.attemptNow()
+		every.Signal(q.hurry)
 	}
 	if err := q.wait(ctx, func() bool { return stored() || q.failed > began }); err != nil {
 		return err

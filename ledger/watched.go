@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"sync/atomic"
 	"time"
@@ -45,14 +44,12 @@ func LastSeen(path string) (last Identity, seen bool, err error) {
 		return Identity{}, false, nil
 	}
 	if err == nil {
-		if err = json.Unmarshal(raw, &last); err == nil && (last.ID == "") {
+		if err = json.Unmarshal(raw, &last); err == nil && last.ID == "" {
 			err = errors.New("it has no id")
 		}
 	}
 	if err != nil {
-		return Identity{}, false,
-			&ReplacedError{fmt.Sprintf("which ledger was used last cannot be read from %s: %v. %s", path, err,
-				howToAccept)}
+		return Identity{}, false, replaced("which ledger was used last cannot be read from %s: %v", path, err)
 	}
 	return last, true, nil
 }
@@ -69,27 +66,16 @@ func Note(path string, i Identity) error {
 	return nil
 }
 
-const howToAccept = "Put the ledger back; if this one is meant, accept it with mediator ledger accept"
-
 func compare(ctx context.Context, s Identified, now, last Identity) error {
 	switch follows, err := Follows(ctx, s, now, last); {
-	case err != nil:
+	case err != nil || follows:
 		return err
-	case follows:
-		return nil
 	case now.ID != last.ID:
-		return &ReplacedError{
-			fmt.Sprintf(
-				"the ledger is another one (%s) than before (%s): which keys are consumed, and the "+
-					"records, are lost. %s", now.ID, last.ID, howToAccept)}
-	default:
-		return &ReplacedError{
-			fmt.Sprintf(
-				"the ledger %s is an older copy: its mark is %d, and was %d; it was accepted %d times, and "+
-					"%d before. What was "+
-					"consumed since could be used again. %s", now.ID, now.Mark, last.Mark, now.Accepted, last.Accepted,
-				howToAccept)}
+		return replaced("the ledger is another one (%s) than before (%s): which keys are consumed, and the records, are "+
+			"lost", now.ID, last.ID)
 	}
+	return replaced("the ledger %s is an older copy: its mark is %d, and was %d; it was accepted %d times, and %d "+
+		"before. What was consumed since could be used again", now.ID, now.Mark, last.Mark, now.Accepted, last.Accepted)
 }
 
 // Watch compares s with the identity in the file at path, which it creates at a first start. It refuses a replaced
@@ -133,17 +119,10 @@ func (w *Watched) run(ctx context.Context) {
 			w.failing.Store(nil)
 			continue
 		}
-		w.change()
+		every.Signal(w.changed)
 		if w.failing.Swap(&err) == nil && ctx.Err() == nil {
 			w.note(err)
 		}
-	}
-}
-
-func (w *Watched) change() {
-	select {
-	case w.changed <- struct{}{}:
-	default: // run has still to look
 	}
 }
 
@@ -184,7 +163,7 @@ func (w *Watched) consuming(do func() error) error {
 	if err := w.replaced.Load(); err != nil {
 		return err
 	}
-	defer w.change()
+	defer every.Signal(w.changed)
 	return do()
 }
 
@@ -193,7 +172,7 @@ func (w *Watched) Finish(ctx context.Context, r Record) error { return w.Write(c
 func (w *Watched) Add(ctx context.Context, r Record) error { return w.Write(ctx, nil, []Record{r}) }
 
 func (w *Watched) Write(ctx context.Context, outcomes, records []Record, receipts ...Receipt) error {
-	defer w.change()
+	defer every.Signal(w.changed)
 	return w.Identified.Write(ctx, outcomes, records, receipts...)
 }
 

@@ -105,9 +105,8 @@ func (a *audit) identity(m *Manifest) {
 			`Write version: "`+version1_1+`", or leave the policy out.`)
 	}
 	p := m.DeploymentCertificatePolicy
-	a.when(m.DeploymentID != "" && len(p.AllowedDeploymentIDs) > 0 &&
-		!slices.Contains(p.AllowedDeploymentIDs, m.DeploymentID),
-		"deployment_id_not_listed", deploymentPath+".allowedDeploymentIds",
+	a.when(m.DeploymentID != "" && len(p.AllowedDeploymentIDs) > 0 && !slices.Contains(p.AllowedDeploymentIDs,
+		m.DeploymentID), "deployment_id_not_listed", deploymentPath+".allowedDeploymentIds",
 		"This deployment is not among those whose certificate is accepted.", "Add deploymentId to the list.")
 }
 
@@ -170,9 +169,8 @@ func (a *audit) pattern(entries []string, code, path string) {
 }
 
 func (a *audit) custody(r role, allowed []string) {
-	a.when(unsaid(allowed) || beyond(allowed, protectedCustody), r.code+"_key_custody_weak",
-		join(r.path, "allowedKeyCustody"),
-		"The policy for the "+r.what+" accepts keys outside of protected custody.",
+	a.when(unsaid(allowed) || beyond(allowed, protectedCustody), r.code+"_key_custody_weak", join(r.path,
+		"allowedKeyCustody"), "The policy for the "+r.what+" accepts keys outside of protected custody.",
 		"List nothing but "+strings.Join(protectedCustody, " and ")+".")
 }
 
@@ -203,8 +201,7 @@ func (a *audit) hashes(rows []hash) {
 		switch {
 		case r.value == "" && r.optional:
 		case !evidence.IsHash(r.value):
-			a.when(true, r.code+"_missing", r.path,
-				"This is no lowercase hex SHA-256, so nothing is pinned.",
+			a.when(true, r.code+"_missing", r.path, "This is no lowercase hex SHA-256, so nothing is pinned.",
 				"Set it to the SHA-256 of the required value.")
 		case r.same != "":
 			a.when(r.value != r.same, r.code+"_differs", r.path,

@@ -42,9 +42,9 @@ type (
 		sentence   string
 	}
 	hash struct {
+		code, path  string
 		value, same string // same is the required hash, if there is one
 		optional    bool
-		code, path  string
 	}
 	duration struct {
 		ms       int64
@@ -186,32 +186,25 @@ func (m *Manifest) requirements() []requirement {
 func (m *Manifest) hashes() []hash {
 	runtime, receipt, origin := m.runtimeParts()
 	session := &m.AgentSessionReceiptPolicy
+	policy, environment := runtime.RequiredPolicyHash, runtime.RequiredEnvironmentHash
 	rows := []hash{
-		{value: runtime.RequiredPolicyHash, code: "runtime_policy_hash", path: runtimePath + ".requiredPolicyHash"},
-		{value: runtime.RequiredEnvironmentHash, code: "runtime_environment_hash",
-			path: runtimePath + ".requiredEnvironmentHash"},
-		{value: receipt.RequiredPayloadHash, optional: true, code: "trigger_receipt_payload_hash",
-			path: receiptPath + ".requiredPayloadHash"},
-		{value: receipt.RequiredBindingHash, optional: true, code: "trigger_receipt_binding_hash",
-			path: receiptPath + ".requiredBindingHash"},
-		{value: origin.RequiredPayloadHash, optional: true, code: "origin_proof_payload_hash",
-			path: originPath + ".requiredPayloadHash"},
-		{value: origin.RequiredBindingHash, optional: true, code: "origin_proof_binding_hash",
-			path: originPath + ".requiredBindingHash"},
-		{value: origin.RequiredEvidenceHash, optional: true, code: "origin_proof_evidence_hash",
-			path: originPath + ".requiredEvidenceHash"},
-		{value: session.RequiredPolicyHash, same: runtime.RequiredPolicyHash, code: "agent_session_policy_hash",
-			path: sessionPath + ".requiredPolicyHash"},
-		{value: session.RequiredEnvironmentHash, same: runtime.RequiredEnvironmentHash,
-			code: "agent_session_environment_hash", path: sessionPath + ".requiredEnvironmentHash"},
+		{"runtime_policy_hash", runtimePath + ".requiredPolicyHash", policy, "", false},
+		{"runtime_environment_hash", runtimePath + ".requiredEnvironmentHash", environment, "", false},
+		{"trigger_receipt_payload_hash", receiptPath + ".requiredPayloadHash", receipt.RequiredPayloadHash, "", true},
+		{"trigger_receipt_binding_hash", receiptPath + ".requiredBindingHash", receipt.RequiredBindingHash, "", true},
+		{"origin_proof_payload_hash", originPath + ".requiredPayloadHash", origin.RequiredPayloadHash, "", true},
+		{"origin_proof_binding_hash", originPath + ".requiredBindingHash", origin.RequiredBindingHash, "", true},
+		{"origin_proof_evidence_hash", originPath + ".requiredEvidenceHash", origin.RequiredEvidenceHash, "", true},
+		{"agent_session_policy_hash", sessionPath + ".requiredPolicyHash", session.RequiredPolicyHash, policy, false},
+		{"agent_session_environment_hash", sessionPath + ".requiredEnvironmentHash", session.RequiredEnvironmentHash,
+			environment, false},
 	}
-	for _, h := range runtime.AlsoEnvironmentHashes[:min(len(runtime.AlsoEnvironmentHashes), maxEnvironments+1)] {
-		rows = append(rows,
-			hash{value: h, code: "runtime_also_environment_hash", path: runtimePath + ".alsoEnvironmentHashes"})
+	also := runtime.AlsoEnvironmentHashes
+	for _, h := range also[:min(len(also), maxEnvironments+1)] {
+		rows = append(rows, hash{"runtime_also_environment_hash", runtimePath + ".alsoEnvironmentHashes", h, "", false})
 	}
 	if p := m.AutonomyPolicy; p != nil {
-		rows = append(rows, hash{value: p.ScoringHash, code: "autonomy_scoring_hash", path: autonomyPath +
-			".scoringHash"})
+		rows = append(rows, hash{"autonomy_scoring_hash", autonomyPath + ".scoringHash", p.ScoringHash, "", false})
 	}
 	return rows
 }

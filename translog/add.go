@@ -44,7 +44,7 @@ func (l *Log) Add(f ledger.Leaf) {
 	if full {
 		l.o.Failed(fmt.Errorf("the log lacks the %s: %d leaves wait for the ledger already", f.ID, maxWaiting))
 	}
-	signal(l.added)
+	every.Signal(l.added)
 }
 
 // storeWaiting stores the leaves that wait. A failure may have stored them; the store skips those that it has.
@@ -61,7 +61,7 @@ func (l *Log) storeWaiting(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.waiting = l.waiting[len(first):]; len(l.waiting) > 0 {
-		signal(l.added)
+		every.Signal(l.added)
 	}
 	l.Wake()
 	return nil

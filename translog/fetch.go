@@ -33,7 +33,6 @@ type fetcher struct {
 	base   string
 }
 
-// ReadTiles implements [torchwood.TileReader].
 func (f fetcher) ReadTiles(ctx context.Context, tiles []tlog.Tile) ([][]byte, error) {
 	data := make([][]byte, len(tiles))
 	all, ctx := errgroup.WithContext(ctx)
@@ -50,7 +49,6 @@ func (f fetcher) ReadTiles(ctx context.Context, tiles []tlog.Tile) ([][]byte, er
 // SaveTiles implements [torchwood.TileReader]. It keeps nothing.
 func (fetcher) SaveTiles([]tlog.Tile, [][]byte) {}
 
-// ReadEndpoint implements [torchwood.TileReader].
 func (f fetcher) ReadEndpoint(ctx context.Context, path string) (body []byte, err error) {
 	for try := range retries + 1 {
 		if err := every.Sleep(ctx, time.Duration(try)*firstRetry); err != nil {

@@ -153,7 +153,7 @@ func (l *Log) continues(ctx context.Context, head ledger.TreeHead, c ledger.Chec
 func treeOf(h ledger.TreeHead) tlog.Tree { return tlog.Tree{N: h.Size, Hash: h.Root} }
 
 // Wake says that leaves were stored. It does not wait.
-func (l *Log) Wake() { signal(l.woken) }
+func (l *Log) Wake() { every.Signal(l.woken) }
 
 // Run numbers leaves, signs checkpoints and has them cosigned until ctx ends. Each minute it adds a heartbeat: a gap
 // shows when the log did not run.
@@ -289,7 +289,7 @@ func (l *Log) wait(ctx context.Context, id string) (ledger.Leaf, error) {
 		case err == nil && f.Index >= 0 && f.Index < accepted.Size:
 			return f, l.holds(ctx, accepted, f)
 		}
-		signal(l.hurried)
+		every.Signal(l.hurried)
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -337,7 +337,6 @@ type Status struct {
 	Failures  map[string]error  // of the witnesses whose last answer was none, by name
 }
 
-// Status reads the log's state.
 func (l *Log) Status(ctx context.Context) (Status, error) {
 	head, _, err := l.store.TreeHead(ctx)
 	s := l.Progress()

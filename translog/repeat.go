@@ -39,10 +39,3 @@ func retryAfter(last time.Duration, err error) time.Duration {
 	}
 	return min(max(2*last, firstRetry), lastRetry)
 }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // a signal is pending
-	}
-}

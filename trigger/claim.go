@@ -22,30 +22,29 @@ type Claim struct {
 
 // Claim gives an event to one runtime, durably. It refuses with not_found, human_involved, trigger_unverified or
 // event_closed; and with event_none if no event came in time or the service is stopping.
-func (s *Service) Claim(ctx context.Context, c Claim) (Event, error) {
+func (s *Service) Claim(ctx context.Context, c Claim) (e Event, err error) {
 	if !isID(c.Runtime) {
-		return Event{},
-			refusal.New("query_malformed", "a claim must name its runtime in at most %d printable characters", maxID)
+		return e, refusal.New("query_malformed", "a claim must name its runtime in at most %d printable characters",
+			maxID)
 	}
 	deadline := time.NewTimer(min(c.Wait, maxWait))
 	defer deadline.Stop()
 	for {
 		arrived := s.arrival() // taken first, so that no event is missed
-		e, err := s.store.claim(ctx, c.EventID, c.Runtime, s.o.Now())
-		if err == nil {
+		if e, err = s.store.claim(ctx, c.EventID, c.Runtime, s.o.Now()); err == nil {
 			return s.claimed(ctx, e)
 		}
 		if !errors.Is(err, errNothing) {
-			return Event{}, err
+			return e, err
 		}
 		select {
 		case <-arrived:
 		case <-deadline.C:
-			return Event{}, err
+			return e, err
 		case <-s.ending:
-			return Event{}, refusal.New("event_none", "the trigger service is ending")
+			return e, refusal.New("event_none", "the trigger service is ending")
 		case <-ctx.Done():
-			return Event{}, refusal.New("event_none", "no event came while the caller waited")
+			return e, refusal.New("event_none", "no event came while the caller waited")
 		}
 	}
 }

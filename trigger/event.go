@@ -82,34 +82,28 @@ type arrival struct {
 }
 
 // event makes an event. It refuses now what could not be signed or shown later, after the payment for a post.
-func (a arrival) event(now time.Time, maxAge time.Duration) (Event, error) {
+func (a arrival) event(now time.Time, maxAge time.Duration) (e Event, err error) {
 	switch {
 	case len(a.payload) > MaxPayload:
-		return Event{},
-			refusal.New("content_too_large", "the event's payload has %d bytes; the limit is %d", len(a.payload),
-				MaxPayload)
+		return e, refusal.New("content_too_large", "the event's payload has %d bytes; the limit is %d", len(a.payload),
+			MaxPayload)
 	case !utf8.Valid(a.payload):
-		return Event{}, refusal.New("event_malformed", "the event's payload is neither JSON nor text in UTF-8")
+		return e, refusal.New("event_malformed", "the event's payload is neither JSON nor text in UTF-8")
 	case !isID(a.evidenceID) || !isID(a.source):
-		return Event{},
-			refusal.New("event_malformed",
-				"the event's source, and its id there, must each be 1 to %d printable ASCII characters without spaces",
-				maxID)
+		return e, refusal.New("event_malformed",
+			"the event's source, and its id there, must each be 1 to %d printable ASCII characters without spaces",
+			maxID)
 	case len(a.typ) > maxType || !utf8.ValidString(a.typ):
-		return Event{}, refusal.New("event_malformed", "the event's type is longer than %d bytes or not UTF-8", maxType)
+		return e, refusal.New("event_malformed", "the event's type is longer than %d bytes or not UTF-8", maxType)
 	}
-	hash, err := evidence.HashValue(a.verified)
-	if err != nil {
-		return Event{}, err
-	}
-	return Event{
+	e = Event{
 		ID: "evt_" + evidence.NewOrderedID(now), Kind: a.kind, Source: a.source, Method: a.method,
-		EvidenceID:   a.evidenceID,
-		EvidenceHash: hash,
-		PayloadHash:  payloadHash(a.payload), HumanInitiated: a.kind == evidence.TriggerHumanRequest, Type: a.typ,
-		Payload:    asJSON(a.payload),
+		EvidenceID: a.evidenceID, PayloadHash: payloadHash(a.payload),
+		HumanInitiated: a.kind == evidence.TriggerHumanRequest, Type: a.typ, Payload: asJSON(a.payload),
 		ReceivedAt: now, ExpiresAt: now.Add(maxAge), State: Received,
-	}, nil
+	}
+	e.EvidenceHash, err = evidence.HashValue(a.verified)
+	return e, err
 }
 
 func (a arrival) singleUse() []string {

@@ -74,13 +74,11 @@ func NewServer(s *Service) http.Handler {
 		id, err := s.Report(ctx, ask.Kind, ask.Method, ask.Source, ask.Payload)
 		return Accepted{EventID: id}, err
 	}))
-	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
-		events, err := s.List(r.Context(), listLimit)
-		wire.Write(w, events, err)
-	})
-	mux.HandleFunc("GET /v1/events/{id}", func(w http.ResponseWriter, r *http.Request) {
-		e, err := s.Get(r.Context(), r.PathValue("id"))
-		wire.Write(w, e, err)
-	})
+	mux.Handle("GET /v1/events", wire.Answer(func(r *http.Request) ([]Event, error) {
+		return s.List(r.Context(), listLimit)
+	}))
+	mux.Handle("GET /v1/events/{id}", wire.Answer(func(r *http.Request) (Event, error) {
+		return s.Get(r.Context(), r.PathValue("id"))
+	}))
 	return mux
 }

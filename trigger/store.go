@@ -3,9 +3,6 @@ package trigger
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -22,7 +19,7 @@ import (
 // store keeps the events. Each transaction that judges an event locks it, because replicas share a store in PostgreSQL.
 type store struct {
 	db     *db.DB
-	secret string // authenticates events; empty for a file
+	secret string // see db.Seal; empty for a file
 }
 
 func openStore(ctx context.Context, path, dsn, secret string) (store, error) {
@@ -31,25 +28,6 @@ func openStore(ctx context.Context, path, dsn, secret string) (store, error) {
 	}
 	d, err := backend.Open(ctx, path, dsn, schema)
 	return store{d, secret}, err
-}
-
-// sealed returns an event as it is stored: after an HMAC, if others may write the store.
-func (s store) sealed(event string) string {
-	if s.secret == "" {
-		return event
-	}
-	mac := hmac.New(sha256.New, []byte(s.secret))
-	mac.Write([]byte(event))
-	return hex.EncodeToString(mac.Sum(nil)) + event
-}
-
-// opened undoes sealed. It reports false for an event that has another HMAC.
-func (s store) opened(stored string) (event string, ok bool) {
-	if s.secret == "" {
-		return stored, true
-	}
-	event = stored[min(len(stored), 2*sha256.Size):]
-	return event, hmac.Equal([]byte(s.sealed(event)), []byte(stored))
 }
 
 const (
@@ -73,7 +51,8 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 	return s.once(ctx, e.Source, e.ID, keys, func(tx db.Tx) error {
 		_, err := tx.Exec(`INSERT INTO events (id, source, evidence, state, claimable, expires, event, payload)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			e.ID, e.Source, e.EvidenceID, string(e.State), claimable, e.ExpiresAt, s.sealed(string(raw)), payload)
+			e.ID, e.Source, e.EvidenceID, string(e.State), claimable, e.ExpiresAt, db.Seal(s.secret, "", string(raw)),
+			payload)
 		if err == nil && claimable == 1 {
 			err = tx.Notify(arrivals)
 		}
@@ -134,7 +113,7 @@ type row struct {
 
 // event reads a stored event, with this id unless that is empty.
 func (s store) event(r row, id string, now time.Time) (e Event, err error) {
-	event, ok := s.opened(r.Event)
+	event, ok := db.Unseal(s.secret, "", r.Event)
 	if err := json.Unmarshal([]byte(event), &e); ok && err != nil {
 		return e, ledger.Unavailable(reading, err)
 	}
@@ -175,14 +154,12 @@ func (s store) get(ctx context.Context, id string, now time.Time) (Event, error)
 }
 
 func (s store) list(ctx context.Context, limit int, now time.Time) ([]Event, error) {
-	rows, err := db.Many[row](ctx, s.db, reading, selectFacts+`ORDER BY seq DESC LIMIT $1`, limit)
 	events := []Event{}
-	for i := 0; i < len(rows) && err == nil; i++ {
-		var e Event
-		if e, err = s.event(rows[i], "", now); err == nil {
-			events = append(events, e)
-		}
-	}
+	err := db.Each(ctx, s.db, reading, selectFacts+`ORDER BY seq DESC LIMIT $1`, []any{limit}, func(r row) error {
+		e, err := s.event(r, "", now)
+		events = append(events, e)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -236,13 +213,18 @@ func (s store) take(ctx context.Context, id, runtime string, now time.Time) (e E
 			return err
 		}
 		e.State, e.ClaimedBy = Claimed, runtime
-		_, err = tx.Exec(`UPDATE events SET state = $1, claimed_by = $2 WHERE id = $3`, string(e.State), runtime, e.ID)
-		return err
+		return e.store(tx)
 	})
 	if err != nil {
 		return Event{}, err
 	}
 	return e, nil
+}
+
+// store stores what changes of an event.
+func (e Event) store(tx db.Tx) error {
+	_, err := tx.Exec(`UPDATE events SET state = $1, claimed_by = $2 WHERE id = $3`, string(e.State), e.ClaimedBy, e.ID)
+	return err
 }
 
 func (e Event) claimable() error {
@@ -276,8 +258,7 @@ func (e Event) payable() error {
 }
 
 func tooOld(e Event) error {
-	return refusal.New("event_closed", "the event %s expired at %s", e.ID,
-		e.ExpiresAt.UTC().Format(time.RFC3339))
+	return refusal.New("event_closed", "the event %s expired at %s", e.ID, e.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
 const (
@@ -357,9 +338,7 @@ func (s store) finish(ctx context.Context, id, runtime string, to State, now tim
 				return err
 			}
 		}
-		_, err = tx.Exec(`UPDATE events SET state = $1, claimed_by = $2 WHERE id = $3`, string(e.State), e.ClaimedBy,
-			id)
-		return err
+		return e.store(tx)
 	})
 	return e, err
 }

@@ -68,19 +68,17 @@ func NewTail(open Opener, want Expected) *Chain {
 }
 
 // Add verifies and returns the next receipt. After an error the chain is unchanged.
-func (c *Chain) Add(token string) (evidence.Opened[Receipt], error) {
+func (c *Chain) Add(token string) (o evidence.Opened[Receipt], err error) {
 	claims, err := evidence.UnverifiedClaims(Kind, token)
 	if err != nil {
-		return evidence.Opened[Receipt]{}, err
+		return o, err
 	}
 	if c.want.Owner == "" || c.want.Owner != claims.Owner { // checked first: another owner's key can have the same id
-		return evidence.Opened[Receipt]{},
-			refusal.New("roots_not_pinned",
-				"the receipt names the owner %q, but the pinned key registry belongs to the owner %s",
-				claims.Owner, c.want.Owner)
+		return o, refusal.New("roots_not_pinned",
+			"the receipt names the owner %q, but the pinned key registry belongs to the owner %s", claims.Owner,
+			c.want.Owner)
 	}
-	o, err := c.open(token, claims)
-	if err != nil {
+	if o, err = c.open(token, claims); err != nil {
 		return evidence.Opened[Receipt]{}, err
 	}
 	r := o.Claims()
@@ -209,8 +207,7 @@ func (c *Chain) Names(head evidence.InteractionHead) error {
 		case ok && number <= head.Number:
 			return refusal.New("chain_broken",
 				"the session receipt says that the call %.80q was open after receipt %d, but receipt %d has ended it",
-				id, head.Number,
-				number)
+				id, head.Number, number)
 		case !ok && c.Closed():
 			return refusal.New("chain_broken",
 				"the call %.80q was open after receipt %d, but the chain was closed without a receipt for it", id,

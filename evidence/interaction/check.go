@@ -106,9 +106,8 @@ func (c *Receipt) checkAbout() error {
 		actions, outcomes = []string{ActionGeneric}, []string{OutcomeCompleted}
 	}
 	if n != 1 {
-		return fmt.Errorf("it must be about exactly one of a call to a model, a post and the end of a session, but is about "+
-			"%d",
-			n)
+		return fmt.Errorf("it must be about exactly one of a call to a model, a post and the end of a session, but is "+
+			"about %d", n)
 	}
 	return cmp.Or(
 		oneOf("action_type", c.ActionType, actions...), oneOf("outcome", c.Outcome, outcomes...),

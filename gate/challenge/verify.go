@@ -69,8 +69,7 @@ func answered(c evidence.ChallengeToken, r evidence.Response) error {
 		return refused("the response answers another challenge")
 	}
 	if len(r.Answers) != len(c.Answers) {
-		return refused("the response has %d answers; the challenge has %d tasks", len(r.Answers),
-			len(c.Answers))
+		return refused("the response has %d answers; the challenge has %d tasks", len(r.Answers), len(c.Answers))
 	}
 	for _, a := range c.Answers {
 		if _, ok := r.Answers[a.ID]; !ok {

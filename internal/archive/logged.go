@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -269,17 +270,15 @@ func (j *LogJudge) witness(seen []translog.Cosignature) {
 	if len(seen) > 0 {
 		j.Witnessed.Posts++
 	}
-next:
 	for _, s := range seen {
-		for i := range j.Witnessed.By {
-			if by := &j.Witnessed.By[i]; by.Witness == s.Witness {
-				by.Posts++
-				if s.Time.After(by.Latest) {
-					by.Latest = s.Time
-				}
-				continue next
-			}
+		i := slices.IndexFunc(j.Witnessed.By, func(by WitnessedBy) bool { return by.Witness == s.Witness })
+		if i < 0 {
+			i, j.Witnessed.By = len(j.Witnessed.By), append(j.Witnessed.By, WitnessedBy{Witness: s.Witness})
 		}
-		j.Witnessed.By = append(j.Witnessed.By, WitnessedBy{s.Witness, 1, s.Time})
+		by := &j.Witnessed.By[i]
+		by.Posts++
+		if s.Time.After(by.Latest) {
+			by.Latest = s.Time
+		}
 	}
 }

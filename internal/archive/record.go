@@ -114,7 +114,7 @@ func signedTimes(r ledger.Record) (first, last time.Time) {
 		var claims struct {
 			IssuedAt int64 `json:"iat"`
 		}
-		if json.Unmarshal(payloadOf(a.Token), &claims) != nil || claims.IssuedAt == 0 {
+		if readPart(a.Token, 1, &claims) != nil || claims.IssuedAt == 0 {
 			continue
 		}
 		at := time.Unix(claims.IssuedAt, 0)
@@ -164,8 +164,7 @@ func (p madePost) check(r ledger.Record) error {
 	}
 	switch {
 	case r.BindingHash != p.binding || hashArtifacts(artifacts) != p.artifacts:
-		return refusal.New("record_mismatch",
-			"the receipt of the post and the record differ in binding or artifacts")
+		return refusal.New("record_mismatch", "the receipt of the post and the record differ in binding or artifacts")
 	case r.Started.UnixMilli() != p.started:
 		return refusal.New("record_mismatch", "the receipt of the post and the record differ in start time")
 	case !slices.Contains(states[p.outcome], r.State):

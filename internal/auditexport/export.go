@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/otlp"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -78,12 +79,7 @@ func New(log *zap.Logger, r prometheus.Registerer) *Exporter {
 }
 
 // Wake says that a call has ended. It does not wait.
-func (e *Exporter) Wake() {
-	select {
-	case e.woken <- struct{}{}:
-	default: // Run knows of an earlier one
-	}
-}
+func (e *Exporter) Wake() { every.Signal(e.woken) }
 
 // Use makes the exporter write to another destination from the next batch on, and close the one before. It comes before
 // Run, and does not wait. Only one goroutine at a time calls it.

@@ -65,12 +65,12 @@ type Server struct {
 	Options
 	provider *provider   // nil without a Team
 	failures *zap.Logger // of logins: strangers cause any number
-	logins   logins
+	codes    tickets     // one-time, unused
+	browsers tickets     // the sessions of browsers
 	live     live
 	mux      *http.ServeMux
 }
 
-// page answers a request.
 type page func(*Server, *http.Request) (view, error)
 
 // routes are the pages, and who may see them. Besides them there are /login, /logout, /live and the files in static.
@@ -91,7 +91,6 @@ var routes = map[string]struct {
 //go:embed static
 var static embed.FS
 
-// New makes a console.
 func New(o Options) *Server {
 	s := &Server{Options: o, failures: flood.Logger(o.Log), mux: http.NewServeMux()}
 	s.live.ended = endedAt(o.Admin)
@@ -152,7 +151,7 @@ func (s *Server) loggedIn(from role, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		may := nothing
 		if cookie, err := r.Cookie(s.cookie()); err == nil {
-			may = s.logins.role(cookie.Value, s.Now())
+			may = s.browsers.role(cookie.Value, s.Now(), false)
 		}
 		switch {
 		case may == nothing && s.provider != nil:

@@ -172,7 +172,7 @@ func TestManyCodes(t *testing.T) {
 	for range maxLogins {
 		a.code(t)
 	}
-	check.WantEqual(t, len(a.logins.codes), maxLogins)
+	check.WantEqual(t, len(a.codes.all), maxLogins)
 	check.WantEqual(t, a.ask(http.MethodPost, "/login", first).StatusCode, http.StatusForbidden)
 	a.enter(t)
 }

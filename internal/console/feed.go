@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -141,5 +140,3 @@ func (s *Server) list(ctx context.Context, f filter, limit int) (found []ledger.
 	}
 	return found, "", nil
 }
-
-func count[N int | int64](n N) string { return strconv.FormatInt(int64(n), 10) }

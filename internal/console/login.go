@@ -35,81 +35,55 @@ type ticket struct {
 	end  time.Time
 }
 
-// tickets have only the hashes of the texts, so that finding one takes as long as not finding it.
-type tickets map[[sha256.Size]byte]ticket
+// tickets have only the hashes of the texts, so that finding one takes as long as not finding it. They are safe for
+// concurrent use.
+type tickets struct {
+	mu  sync.Mutex // guards all
+	all map[[sha256.Size]byte]ticket
+}
 
-func (t *tickets) make(new ticket, now time.Time) string {
-	if *t == nil {
-		*t = make(tickets)
+// issue returns the text of a ticket for a role that ends after life.
+func (t *tickets) issue(to role, life time.Duration, now time.Time) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all = make(map[[sha256.Size]byte]ticket)
 	}
 	var first [sha256.Size]byte
-	for hash, one := range *t {
+	for hash, one := range t.all {
 		if !now.Before(one.end) {
-			delete(*t, hash)
-		} else if found, ok := (*t)[first]; !ok || one.end.Before(found.end) {
+			delete(t.all, hash)
+		} else if found, ok := t.all[first]; !ok || one.end.Before(found.end) {
 			first = hash
 		}
 	}
-	if len(*t) >= maxLogins {
-		delete(*t, first)
+	if len(t.all) >= maxLogins {
+		delete(t.all, first)
 	}
 	text := rand.Text()
-	(*t)[sha256.Sum256([]byte(text))] = new
+	t.all[sha256.Sum256([]byte(text))] = ticket{to, now.Add(life)}
 	return text
 }
 
-// role returns nothing for an unknown text, and for one that has ended.
-func (t tickets) role(text string, now time.Time) role {
-	if one := t[sha256.Sum256([]byte(text))]; now.Before(one.end) {
+// role returns nothing for an unknown text, and for one that has ended. With used, the text is unknown from then on.
+func (t *tickets) role(text string, now time.Time, used bool) role {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	hash := sha256.Sum256([]byte(text))
+	one := t.all[hash]
+	if used {
+		delete(t.all, hash)
+	}
+	if now.Before(one.end) {
 		return one.role
 	}
 	return nothing
 }
 
-// logins has the unused one-time codes, and the sessions of browsers.
-type logins struct {
-	mu              sync.Mutex // guards both
-	codes, sessions tickets
-}
-
-func (l *logins) code(now time.Time) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.codes.make(ticket{everything, now.Add(codeLife)}, now)
-}
-
-// exchange uses up a code and returns the name of a new session.
-func (l *logins) exchange(code string, now time.Time) (session string, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.codes.role(code, now) == nothing {
-		return "", false
-	}
-	delete(l.codes, sha256.Sum256([]byte(code)))
-	return l.sessions.make(ticket{everything, now.Add(sessionLife)}, now), true
-}
-
-func (l *logins) begin(new ticket, now time.Time) (session string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.sessions.make(new, now)
-}
-
-func (l *logins) role(session string, now time.Time) role {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.sessions.role(session, now)
-}
-
-func (l *logins) end(session string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.sessions, sha256.Sum256([]byte(session)))
-}
-
 // LoginURL returns a URL that logs in one browser, once, within ten minutes.
 func (s *Server) LoginURL() string {
-	return s.URL.JoinPath("login").String() + "?" + url.Values{"code": {s.logins.code(s.Now())}}.Encode()
+	code := s.codes.issue(everything, codeLife, s.Now())
+	return s.URL.JoinPath("login").String() + "?" + url.Values{"code": {code}}.Encode()
 }
 
 func (s *Server) cookie() string { return s.prefix() + "console" }
@@ -161,11 +135,11 @@ const (
 func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(formTime)) // strangers can send forms
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	session, ok := s.logins.exchange(r.PostFormValue("code"), s.Now())
-	if !ok {
+	if s.codes.role(r.PostFormValue("code"), s.Now(), true) == nothing {
 		fail(w, refusal.New("console_refused", "the code is unknown, used or older than %s", codeLife))
 		return
 	}
+	session := s.browsers.issue(everything, sessionLife, s.Now())
 	s.setCookie(w, s.cookie(), session, sessionLife, http.SameSiteStrictMode)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
@@ -173,7 +147,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 // logout ends the browser's session here. The OpenID provider may still know the user.
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	if cookie, err := r.Cookie(s.cookie()); err == nil {
-		s.logins.end(cookie.Value)
+		s.browsers.role(cookie.Value, s.Now(), true)
 	}
 	s.setCookie(w, s.cookie(), "", 0, http.SameSiteStrictMode)
 	http.Redirect(w, r, "/login", http.StatusSeeOther)

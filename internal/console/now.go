@@ -106,14 +106,10 @@ func showCounts(sum admin.Summary) Node {
 		section("steps", "Time of each step of a post", steps)}
 }
 
-func (s *Server) metrics(ctx context.Context) (m told[admin.Metrics]) {
+func (s *Server) metrics(ctx context.Context) told[admin.Metrics] {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var err error
-	if m.Is, err = admin.ReadMetrics(ctx, s.Admin); err != nil {
-		m.Err = err.Error()
-	}
-	return m
+	return tell(admin.ReadMetrics(ctx, s.Admin))
 }
 
 // lines asks the sidecar about itself and what it works with.

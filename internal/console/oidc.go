@@ -165,7 +165,7 @@ func (s *Server) believeProvider(w http.ResponseWriter, r *http.Request) {
 		fail(w, refusal.New("console_denied", "none of the groups of %.200q may see this console", subject))
 		return
 	}
-	session := s.logins.begin(ticket{may, s.Now().Add(teamLife)}, s.Now())
+	session := s.browsers.issue(may, teamLife, s.Now())
 	s.setCookie(w, s.cookie(), session, teamLife, http.SameSiteStrictMode)
 	page := s.within(a.to)
 	w.Header().Set("Refresh", "0; url="+page)

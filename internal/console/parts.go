@@ -53,12 +53,10 @@ func explanation(r ledger.Record, rules []own.Rule) Node {
 			say(" (%s): %s ", c.Rule.Kind, strings.Join(c.Rule.Methods, ", ")), code(c.Rule.URL), differs)
 	}
 	rule := proposal(r)
-	return Div(Class("why"),
-		P(Class("reason"), Code(Class("code"), text(r.Code)), If(r.Step != "", say(" at step %s", r.Step)),
-			say(": %s", r.Reason)),
-		Dl(pair("Remedy", text(problem.Remedy(r.Code))), nearest, If(rule != "", pair("A rule for it",
-			P(Text("Narrow it, and add a subject if it posts. "), code("mediator learn"), Text(" proposes the same.")),
-			Pre(TabIndex("0"), text(rule))))))
+	return Div(Class("why"), P(Class("reason"), Code(Class("code"), text(r.Code)), If(r.Step != "", say(" at step %s",
+		r.Step)), say(": %s", r.Reason)), Dl(pair("Remedy", text(problem.Remedy(r.Code))), nearest, If(rule != "",
+		pair("A rule for it", P(Text("Narrow it, and add a subject if it posts. "), code("mediator learn"),
+			Text(" proposes the same.")), Pre(TabIndex("0"), text(rule))))))
 }
 
 // calls lists calls. The ids of its elements begin with prefix: another list of the page can have the same calls.

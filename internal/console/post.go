@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -85,12 +86,16 @@ func (s *Server) post(r *http.Request) (view, error) {
 
 // results shows what mediator verify says of a post.
 func (s *Server) results(ctx context.Context, r admin.Record) Node {
-	results, unjudged := s.judge(ctx, r)
+	var results []Result
+	err := errors.New("the console was started without the public keys of the two roots")
+	if s.Judge != nil {
+		results, err = s.Judge(ctx, r)
+	}
 	judged := Node(Dl(Class("results"), Map(results, func(one Result) Node {
 		return Group{Dt(text(one.Name)), Dd(Class(one.State), sign(cmp.Or(signs[one.State], "–")), say(" %s", one.Says))}
 	})))
-	if unjudged != "" {
-		judged = P(say("Not verified here: %s", unjudged))
+	if err != nil {
+		judged = P(say("Not verified here: %v", err))
 	}
 	return section("results", "Four results", dim(Text("Each stands for itself. There is no overall result.")), judged,
 		P(code("nonHumanIdentityProven: false"), Text(", always."),
@@ -143,17 +148,6 @@ func asked(r ledger.Record) (all Group) {
 		all = append(all, pair("tool", bdi(t.Name), If(t.Unnamed, Text(" (no rule names it)"))))
 	}
 	return all
-}
-
-func (s *Server) judge(ctx context.Context, r admin.Record) (results []Result, unjudged string) {
-	if s.Judge == nil {
-		return nil, "the console was started without the public keys of the two roots"
-	}
-	results, err := s.Judge(ctx, r)
-	if err != nil {
-		return nil, err.Error()
-	}
-	return results, ""
 }
 
 // registered are the claims that every artifact has. The page shows them by themselves.

@@ -102,9 +102,8 @@ func listenLoopback(listen string) (all []net.Listener, err error) {
 			for _, l := range all {
 				_ = l.Close()
 			}
-			return nil, refusal.New("listen_failed", "%v: stop the process that listens there, or set console in the sidecar's "+
-				"configuration",
-				err)
+			return nil, refusal.New("listen_failed",
+				"%v: stop the process that listens there, or set console in the sidecar's configuration", err)
 		}
 		all = append(all, l)
 	}

@@ -63,7 +63,7 @@ func (s *Server) session(r *http.Request) (view, error) {
 	}
 	var later, earlier place
 	if len(tokens) == maxMoments {
-		later = link(string(under("/sessions/", id)), "from", count(from+maxMoments))
+		later = link(string(under("/sessions/", id)), "from", strconv.FormatInt(from+maxMoments, 10))
 	}
 	if older != "" {
 		earlier = link("/feed", "session", id, "cursor", older)

@@ -21,13 +21,14 @@ type told[A any] struct {
 	Err string
 }
 
-func ask[A any](ctx context.Context, at, path string) (a told[A]) {
-	var err error
-	if a.Is, err = get[A](ctx, at, path); err != nil {
-		a.Err = err.Error() + daemon.CodeOf(err)
+func tell[A any](is A, err error) told[A] {
+	if err != nil {
+		return told[A]{is, err.Error() + daemon.CodeOf(err)}
 	}
-	return a
+	return told[A]{Is: is}
 }
+
+func ask[A any](ctx context.Context, at, path string) told[A] { return tell(get[A](ctx, at, path)) }
 
 // get is for pages that have nothing to show without the answer.
 func get[A any](ctx context.Context, at, path string) (is A, err error) {

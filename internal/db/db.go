@@ -271,7 +271,6 @@ func Places(from, n int) string {
 // JSON is an argument that is stored as JSON, as [Objects] reads it.
 type JSON struct{ Of any }
 
-// Value implements [driver.Valuer].
 func (j JSON) Value() (driver.Value, error) {
 	raw, err := json.Marshal(j.Of)
 	return string(raw), err

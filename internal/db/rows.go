@@ -134,7 +134,6 @@ func places(v reflect.Value) (all []any) {
 
 type moment struct{ at *time.Time }
 
-// Scan implements [sql.Scanner].
 func (m moment) Scan(column any) error {
 	ms, ok := column.(int64)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package every lets loops wait: for a fixed interval or for a while, until their context ends.
+// Package every lets loops wait: for a fixed interval, for a while or for a signal, until their context ends.
 package every
 
 import (
@@ -35,5 +35,13 @@ func Sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// Signal wakes the loop that receives from c, without waiting. c has room for one: a signal that is pending is enough.
+func Signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

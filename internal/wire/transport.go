@@ -17,39 +17,30 @@ func Bearer(token string, next http.RoundTripper) http.RoundTripper {
 	return Header("Authorization", "Bearer "+token, next)
 }
 
+// transport is a function as an [http.RoundTripper].
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
 // Header returns a transport that adds a header field.
 func Header(name, value string, next http.RoundTripper) http.RoundTripper {
-	return header{name, value, next}
-}
-
-type header struct {
-	name, value string
-	next        http.RoundTripper
-}
-
-// RoundTrip makes the request.
-func (h header) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set(h.name, h.value)
-	return h.next.RoundTrip(r)
+	return transport(func(r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		r.Header.Set(name, value)
+		return next.RoundTrip(r)
+	})
 }
 
 // Bounded reads at most most bytes of an answer's body, as if it ended there.
-func Bounded(most int64, next http.RoundTripper) http.RoundTripper { return bounded{most, next} }
-
-type bounded struct {
-	most int64
-	next http.RoundTripper
-}
-
-// RoundTrip makes the request.
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, b.most), resp.Body}
-	}
-	return resp, err
+func Bounded(most int64, next http.RoundTripper) http.RoundTripper {
+	return transport(func(r *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err == nil {
+			resp.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.LimitReader(resp.Body, most), resp.Body}
+		}
+		return resp, err
+	})
 }

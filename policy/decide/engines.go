@@ -29,8 +29,7 @@ func (e *Engines) Set(engine *Engine) error {
 		return old.manifest() == engine.manifest()
 	})
 	if len(others) >= maxEngines {
-		return errors.New(
-			"decide: too many manifests at the same time; earlier ones expire after some minutes")
+		return errors.New("decide: too many manifests at the same time; earlier ones expire after some minutes")
 	}
 	e.list = append(others, engine)
 	return nil

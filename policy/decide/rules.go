@@ -166,9 +166,8 @@ func compileCondition(env *cel.Env, condition string) (cel.Program, error) {
 	if issues.Err() != nil {
 		var found []string
 		for _, e := range issues.Errors() {
-			found = append(found,
-				fmt.Sprintf("at line %d column %d of the condition: %s", e.Location.Line(), e.Location.Column()+1,
-					e.Message))
+			found = append(found, fmt.Sprintf("at line %d column %d of the condition: %s", e.Location.Line(),
+				e.Location.Column()+1, e.Message))
 		}
 		return nil, errors.New("does not compile, " + strings.Join(found, "; "))
 	}

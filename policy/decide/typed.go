@@ -39,7 +39,6 @@ type comparison struct {
 	compare    func(left, right ref.Val) ref.Val
 }
 
-// Exec evaluates the comparison.
 func (c comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	left := c.call.Args()[0].Exec(frame)
 	if types.IsUnknownOrError(left) {
@@ -60,7 +59,6 @@ func (c comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	return result
 }
 
-// Eval evaluates the comparison.
 func (c comparison) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, c.Exec)
 }

@@ -98,7 +98,6 @@ type activation struct{ facts *facts }
 
 var _ cel.Activation = activation{}
 
-// ResolveName returns the value of a variable.
 func (a activation) ResolveName(name string) (any, bool) {
 	for i := range variables {
 		if variables[i].name == name {
@@ -109,5 +108,4 @@ func (a activation) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent returns nil.
 func (activation) Parent() cel.Activation { return nil }

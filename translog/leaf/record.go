@@ -94,8 +94,7 @@ func (o Opening) CheckRecord(r ledger.Record) error {
 		return err
 	}
 	if want.Document != o.Document {
-		return refusal.New("record_mismatch", "the record of %s does not match the %s in the log", r.ID,
-			o.Entry.Kind)
+		return refusal.New("record_mismatch", "the record of %s does not match the %s in the log", r.ID, o.Entry.Kind)
 	}
 	return nil
 }

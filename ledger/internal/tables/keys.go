@@ -66,7 +66,6 @@ const (
 		JOIN key_sets ON key_sets.id = used.keys`
 )
 
-// KeyUses implements [ledger.Store].
 func (r Reader) KeyUses(ctx context.Context) ([]ledger.KeyUse, error) {
 	type use struct {
 		Kids        string

@@ -280,7 +280,6 @@ func (l *Ledger) unexported(b *batch, id string) {
 	}
 }
 
-// Exported implements [ledger.Exports].
 func (l *Ledger) Exported(ctx context.Context, records ...ledger.Export) error {
 	var b batch
 	for _, r := range records {
@@ -309,7 +308,6 @@ const selectUnexported = `SELECT posts.seq, id, record, coalesce(` + artifacts +
 	FROM unexported CROSS JOIN posts WHERE posts.seq = unexported.seq AND unexported.instance = $1
 	ORDER BY unexported.seq LIMIT $2`
 
-// Accept implements [ledger.Identified].
 func (l *Ledger) Accept(ctx context.Context, a ledger.Acceptance, until time.Time) error {
 	text, err := json.Marshal(a)
 	if err != nil {

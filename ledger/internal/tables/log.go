@@ -68,7 +68,6 @@ func (b *batch) leaf(query string, f ledger.Leaf, more ...any) {
 	b.add(query, append([]any{f.ID, f.Entry, f.Opening, f.Made}, more...)...)
 }
 
-// AddLeaves implements [ledger.Log].
 func (l *Ledger) AddLeaves(ctx context.Context, leaves ...ledger.Leaf) error {
 	var b batch
 	for _, f := range leaves {
@@ -77,7 +76,6 @@ func (l *Ledger) AddLeaves(ctx context.Context, leaves ...ledger.Leaf) error {
 	return l.signal(l.run(ctx, "log", b...))
 }
 
-// Integrate implements [ledger.Log].
 func (l *Ledger) Integrate(ctx context.Context, limit int, grow ledger.Grow) (n int, err error) {
 	err = l.db.Write(ctx, "grow the log", func(t db.Tx) (err error) {
 		if n, err = integrate(t, limit, grow); err != nil {
@@ -186,7 +184,6 @@ func edgeOf(t db.Tx, size int64) (edge []ledger.Tile, err error) {
 	return edge, nil
 }
 
-// PutCheckpoints implements [ledger.Log].
 func (l *Ledger) PutCheckpoints(ctx context.Context, c ledger.Checkpoints) error {
 	var b batch
 	if c.Signed.Note != "" {
@@ -198,7 +195,6 @@ func (l *Ledger) PutCheckpoints(ctx context.Context, c ledger.Checkpoints) error
 	return l.run(ctx, "store the log's checkpoint", b...)
 }
 
-// TreeHead implements [ledger.LogReader].
 func (r Reader) TreeHead(ctx context.Context) (head ledger.TreeHead, c ledger.Checkpoints, err error) {
 	found, err := one[tree](ctx, r, selectTree)
 	if err == nil {
@@ -209,7 +205,6 @@ func (r Reader) TreeHead(ctx context.Context) (head ledger.TreeHead, c ledger.Ch
 	return head, found.Checkpoints, err
 }
 
-// Tiles implements [ledger.LogReader].
 func (r Reader) Tiles(ctx context.Context, tiles []ledger.Tile) (err error) {
 	for i, t := range tiles {
 		tiles[i].Data, err = one[[]byte](ctx, r, selectTile, t.Level, t.N)
@@ -220,7 +215,6 @@ func (r Reader) Tiles(ctx context.Context, tiles []ledger.Tile) (err error) {
 	return nil
 }
 
-// Leaf implements [ledger.LogReader].
 func (r Reader) Leaf(ctx context.Context, id string) (ledger.Leaf, error) {
 	return one[ledger.Leaf](ctx, r, selectLeaf, id)
 }

@@ -21,7 +21,6 @@ type Reader struct{ db *db.DB }
 // NewReader returns a reader of a database with the [Schema], and closes it.
 func NewReader(d *db.DB) Reader { return Reader{d} }
 
-// Close closes the database.
 func (r Reader) Close() error { return r.db.Close() }
 
 func each[T any](ctx context.Context, r Reader, query string, args []any, do func(T) error) error {
@@ -99,7 +98,6 @@ func (r Reader) Get(ctx context.Context, id string) (ledger.Record, error) {
 	return ledger.Record{}, several
 }
 
-// Acceptances implements [ledger.Identified].
 func (r Reader) Acceptances(ctx context.Context) ([]ledger.Acceptance, error) {
 	all := []ledger.Acceptance{}
 	err := each(ctx, r, `SELECT acceptance FROM accepted ORDER BY seq`, nil, func(text string) error {
@@ -118,7 +116,6 @@ func (r Reader) Acceptances(ctx context.Context) ([]ledger.Acceptance, error) {
 const selectIdentity = `SELECT id, pruned + coalesce((SELECT max(seq) FROM posts), 0), (SELECT count(*) FROM accepted)
 	FROM identity`
 
-// Identity implements [ledger.Identified].
 func (r Reader) Identity(ctx context.Context) (ledger.Identity, error) {
 	return one[ledger.Identity](ctx, r, selectIdentity)
 }

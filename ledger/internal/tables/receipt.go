@@ -2,9 +2,6 @@ package tables
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -48,7 +45,7 @@ func (l *Ledger) open(b *batch, calls []ledger.OpenCall) error {
 				return ledger.Unavailable("open a call", err)
 			}
 		}
-		b.add(insertOpenCall, c.ID, l.name, c.Session, c.Started.UnixMilli(), l.sealed(c))
+		b.add(insertOpenCall, c.ID, l.name, c.Session, c.Started.UnixMilli(), db.Seal(l.o.Instance, about(c), c.Draft))
 	}
 	return nil
 }
@@ -81,14 +78,9 @@ func (b *batch) receipt(r ledger.Receipt) error {
 // after the end of the chain.
 func (l *Ledger) LeftOpen(ctx context.Context) (own []ledger.OpenCall, err error) {
 	err = each(ctx, l.Reader, selectOpen, []any{l.name}, func(c ledger.OpenCall) error {
-		stored := c.Draft
-		if l.name != "" {
-			c.Draft = stored[min(len(stored), 2*sha256.Size):]
-		}
-		if !hmac.Equal([]byte(l.sealed(c)), []byte(stored)) {
-			return nil
-		}
-		if _, gone := os.Stat(l.chain(c.Session)); l.o.Chains == "" || gone == nil {
+		draft, sealed := db.Unseal(l.o.Instance, about(c), c.Draft)
+		if _, gone := os.Stat(l.chain(c.Session)); sealed && (l.o.Chains == "" || gone == nil) {
+			c.Draft = draft
 			own = append(own, c)
 		}
 		return nil
@@ -113,15 +105,8 @@ func (l *Ledger) forgetOthers(own []ledger.OpenCall) error {
 	return nil
 }
 
-// sealed returns the draft of a call as it is stored: in a database, after an HMAC.
-func (l *Ledger) sealed(c ledger.OpenCall) string {
-	if l.name == "" {
-		return c.Draft
-	}
-	mac := hmac.New(sha256.New, []byte(l.o.Instance))
-	fmt.Fprintf(mac, "%q %q %s", c.ID, c.Session, c.Draft)
-	return hex.EncodeToString(mac.Sum(nil)) + c.Draft
-}
+// about is what the seal of a call's draft names.
+func about(c ledger.OpenCall) string { return fmt.Sprintf("%q %q ", c.ID, c.Session) }
 
 // maxChainBytes is twice as much as [ledger.MaxChain] receipts can have.
 const maxChainBytes = 64 << 20
@@ -178,7 +163,6 @@ const selectBacklog = `SELECT CAST(coalesce(sum(` + lastNumber + ` - number), 0)
 		WHERE r.session = d.session AND r.number > d.number ORDER BY r.number LIMIT 1)), 0),
 	count(nullif(refused, '')), coalesce(max(refused), '') FROM deliveries AS d`
 
-// Backlog implements [ledger.Deliveries].
 func (l *Ledger) Backlog(ctx context.Context) (ledger.Backlog, error) {
 	b, err := one[ledger.Backlog](ctx, l.Reader, selectBacklog)
 	b.Pruned = l.pruned.Load()
