@@ -16,14 +16,10 @@ func (s *Service) Arbitrate(ctx context.Context, id, token string) (answer Dispu
 	switch {
 	case s.o.Disputes == nil:
 		return answer, errOff
-	case s.arbiters == nil:
+	case len(s.o.Disputes.Court.First) == 0:
 		return answer, refusal.New("not_configured", "the node has no arbiters")
 	}
 	d, hash := s.o.Disputes, evidence.HashToken(token)
-	var ids []string
-	for _, root := range d.Court.Roots() {
-		ids = append(ids, root.KeyID)
-	}
 	book, err := s.openBook(ctx)
 	if err != nil {
 		return answer, err
@@ -31,9 +27,7 @@ func (s *Service) Arbitrate(ctx context.Context, id, token string) (answer Dispu
 	if state, _ := book.Dispute(id); state.Has(hash) {
 		return s.Dispute(ctx, id)
 	}
-	decision, err := evidence.Open(s.arbiters, dispute.DecisionKind, token, evidence.Expected{
-		Issuers: ids, Audiences: []string{d.Audience}, KeyIDs: ids, MaxAge: dispute.DecisionLifetime,
-	})
+	decision, err := opens(s, d.Court.Roots(), dispute.DecisionKind, token)
 	if err := cmp.Or(book.Err(), err); err != nil {
 		return answer, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,16 +54,24 @@ func (d *Disputes) defaults(now func() time.Time) error {
 	return err
 }
 
-// verifier returns one that believes offline keys, or nil without any.
-func verifier(roots []evidence.Root, now func() time.Time) (*evidence.Verifier, error) {
-	if len(roots) == 0 {
-		return nil, nil
+// opens opens a token by an offline key: its roots are pinned.
+func opens[C any](s *Service, roots []evidence.Root, kind evidence.Kind[C], token string) (o evidence.Opened[C],
+	err error) {
+	var ids []string
+	for _, root := range roots {
+		ids = append(ids, root.KeyID)
 	}
 	trust, err := evidence.NewTrust(roots, evidence.Bundle{}, evidence.SignerPolicy{})
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	return evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
+	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: s.o.Now})
+	if err != nil {
+		return o, err
+	}
+	return evidence.Open(verifier, kind, token, evidence.Expected{
+		Issuers: ids, Audiences: []string{s.o.Disputes.Audience}, KeyIDs: ids, MaxAge: kind.MaxLifetime,
+	})
 }
 
 type docket struct {
@@ -218,7 +227,8 @@ func (s *Service) turn(ctx context.Context) {
 	if err == nil {
 		failpoint.Reach("step made")
 		for _, step := range t.Taken() {
-			s.metrics.steps.WithLabelValues(stepOf(step.Entry)).Inc()
+			kind, _ := accrual.MemberOf(step.Entry)
+			s.metrics.steps.WithLabelValues(strings.Replace(kind, "signal", "published", 1)).Inc()
 		}
 	}
 	for _, c := range calls {
@@ -227,26 +237,4 @@ func (s *Service) turn(ctx context.Context) {
 		}
 		c.done <- c.said
 	}
-}
-
-func stepOf(e dispute.Entry) string {
-	switch {
-	case e.Signal != nil:
-		return "published"
-	case e.Final != nil:
-		return "final"
-	case e.Opened != nil:
-		return "opened"
-	case e.Reviewing != nil:
-		return "reviewing"
-	case e.Voted != nil:
-		return "voted"
-	case e.Appealed != nil:
-		return "appealed"
-	case e.Resolved != nil:
-		return "resolved"
-	case e.SetBack != nil:
-		return "set_back"
-	}
-	return "violation"
 }

@@ -121,8 +121,6 @@ type Service struct {
 	sessions  *shelf.Shelf[sessionKey, reading]    // weighed in receipts of usual size
 	accounts  *shelf.Shelf[accrual.Agent, account] // weighed in bytes
 	docket    *docket
-	arbiters  *evidence.Verifier // nil without arbiters
-	operator  *evidence.Verifier // nil without an operator's key
 	metrics   *metrics
 	reads     shelf.Lock // for reading a session, which costs CPU time for verification
 
@@ -155,17 +153,6 @@ func New(o Options) (*Service, error) {
 		docket: newDocket(o.Disputes, o.Now), reads: make(shelf.Lock, maxReads),
 	}
 	s.metrics = newMetrics(o.Metrics, s.sessions)
-	if d := o.Disputes; d != nil {
-		var err error
-		if s.arbiters, err = verifier(d.Court.Roots(), o.Now); err != nil {
-			return nil, err
-		}
-		if d.Operator != nil {
-			if s.operator, err = verifier([]evidence.Root{*d.Operator}, o.Now); err != nil {
-				return nil, err
-			}
-		}
-	}
 	s.metrics.upToDate.Set(float64(o.Now().Unix()))
 	return s, s.Believe(o.Believed)
 }

@@ -156,8 +156,7 @@ func (s *Service) try(ctx context.Context, id string) error {
 }
 
 func (s *Service) giveUp(ctx context.Context, id string, late bool, reason string, after time.Duration,
-	because error,
-) error {
+	because error) error {
 	return s.step(ctx, func(t *turn) error {
 		state, _ := t.Dispute(id)
 		switch {
@@ -200,12 +199,16 @@ func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Tria
 			return err
 		}
 	}
-	tokens, err := s.broughtIn(ctx, d.DisputeID)
+	text, err := s.document(ctx, filingDocument+d.DisputeID)
 	if err != nil {
 		return err
 	}
+	var filing dispute.Challenge // a contract brings nothing
+	if err := json.Unmarshal(text, &filing); err != nil {
+		return err
+	}
 	var others []evidence.Opened[interaction.Receipt]
-	for _, token := range tokens {
+	for _, token := range filing.Brought() {
 		c, err := evidence.UnverifiedClaims(interaction.Kind, token)
 		if err != nil || c.Owner != target.Owner || c.Agent != target.Subject {
 			continue // not the target's
@@ -232,18 +235,6 @@ func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Tria
 		}
 	}
 	return nil
-}
-
-func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
-	text, err := s.document(ctx, filingDocument+id)
-	if err != nil {
-		return nil, err
-	}
-	var c dispute.Challenge
-	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, err
-	}
-	return c.Brought(), nil
 }
 
 // showSession shows a trial a session's chain and its fork. An untrusted receipt ends the chain.

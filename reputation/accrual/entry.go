@@ -1,12 +1,6 @@
 package accrual
 
-import (
-	"errors"
-	"fmt"
-	"reflect"
-
-	"github.com/actionproof/mediator/internal/strictjson"
-)
+import "fmt"
 
 // Entry is one entry of an agent's log: At and exactly one other member.
 type Entry struct {
@@ -58,77 +52,35 @@ const (
 const maxEntry = 64 << 10
 
 // ParseEntry reads the canonical JSON that [Entry.Encode] writes and refuses any other spelling.
-func ParseEntry(raw []byte) (Entry, error) {
-	var e Entry
-	if err := strictjson.ParseCanonical(raw, &e, maxEntry); err != nil {
-		return Entry{}, fmt.Errorf("accrual: an entry is malformed: %w", err)
-	}
-	if err := e.check(); err != nil {
-		return Entry{}, err
-	}
-	return e, nil
-}
+func ParseEntry(raw []byte) (Entry, error) { return ParseEntryOf[Entry](raw, maxEntry) }
 
 // Encode returns the entry as RFC 8785 canonical JSON. It refuses an invalid entry.
-func (e Entry) Encode() ([]byte, error) {
-	if err := e.check(); err != nil {
-		return nil, err
-	}
-	text, err := strictjson.CanonicalOf(e)
-	if err == nil && len(text) > maxEntry { // such a log could never be read again
-		err = fmt.Errorf("accrual: an entry has %d bytes; at most %d are written", len(text), maxEntry)
-	}
-	return text, err
-}
+func (e Entry) Encode() ([]byte, error) { return EncodeEntry(e, maxEntry) }
 
-func (e Entry) check() error {
-	if err := CheckForm(e); err != nil {
-		return fmt.Errorf("accrual: an entry is malformed: %w", err)
-	}
-	about, err := Member(e)
-	if rule, ok := about.(interface{ check() error }); ok && err == nil {
-		err = rule.check()
-	}
+// Check is for [CheckForm], like those below.
+func (e Entry) Check() error {
+	_, err := MemberOf(e)
 	return err
 }
 
-// Member returns the one pointer in an entry of a log that is set. It refuses an entry with none or several.
-func Member(entry any) (set any, err error) {
-	v := reflect.ValueOf(entry)
-	for i := range v.NumField() {
-		f := v.Field(i)
-		switch {
-		case f.Kind() != reflect.Pointer || f.IsNil():
-		case set != nil:
-			return nil, errors.New("an entry has several subjects")
-		default:
-			set = f.Interface()
-		}
-	}
-	if set == nil {
-		err = errors.New("an entry has no subject")
-	}
-	return set, err
-}
-
-func (s *Session) check() error {
+func (s Session) Check() error {
 	if s.Hosts == nil || s.Interactions > 0 && len(s.Hosts) == 0 {
 		return fmt.Errorf("accrual: the interactions and hosts of the session %s contradict each other", s.ID)
 	}
 	return nil
 }
 
-func (d *Dispute) check() error { return d.checkAs(TargetWins) }
+func (d Dispute) Check() error { return d.checkAs(TargetWins) }
 
-func (r *Raised) check() error {
+func (r Raised) Check() error {
 	if r.Outcome == "" {
 		return fmt.Errorf("accrual: the raised dispute %s has no outcome", r.ID)
 	}
-	return (*Dispute)(r).checkAs(ChallengerWins)
+	return Dispute(r).checkAs(ChallengerWins)
 }
 
 // checkAs checks a dispute that the agent wins by the outcome won. Only the winner gains points.
-func (d *Dispute) checkAs(won string) error {
+func (d Dispute) checkAs(won string) error {
 	switch {
 	case d.Bonus && d.Outcome != won:
 		return fmt.Errorf("accrual: the dispute %s gives points to an agent that did not win it", d.ID)

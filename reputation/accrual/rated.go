@@ -18,6 +18,14 @@ var ratingTiers = []struct {
 	from float64
 }{{"S", 85}, {"A", 70}, {"B", 55}, {"C", 40}, {"D", 0}}
 
+// Rated returns what tokens have of a rating, or nil if it is not measured.
+func (r Rating) Rated() *Rated {
+	if !r.Measured {
+		return nil
+	}
+	return &Rated{r.R, r.Factors.Q, r.Tier}
+}
+
 // RatingTier returns the tier of a rating, from S (highest) to D.
 func RatingTier(r float64) string {
 	for _, t := range ratingTiers {
@@ -28,8 +36,9 @@ func RatingTier(r float64) string {
 	return ratingTiers[len(ratingTiers)-1].name
 }
 
-func (r *Rated) check() error {
-	if r != nil && r.Tier != RatingTier(r.R) {
+// Check is for [CheckForm].
+func (r Rated) Check() error {
+	if r.Tier != RatingTier(r.R) {
 		return errors.New("rating.r_tier does not follow from rating.r")
 	}
 	return nil

@@ -1,7 +1,6 @@
 package accrual
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -28,8 +27,8 @@ type Claims struct {
 	Rating *Rated `json:"rating,omitempty"`
 
 	// Probabilistic is always true, and NonHumanIdentityProven always false.
-	Probabilistic          bool `json:"probabilistic"`
-	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
+	Probabilistic          bool `json:"probabilistic" form:"true"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven" form:"false"`
 }
 
 // ClaimsOf returns the claims that the signer completes. v may be nil.
@@ -43,8 +42,6 @@ func check(c *Claims) error {
 	}
 	agent, err := ParseAgent(c.AgentID)
 	switch {
-	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return errors.New("it claims certainty, or that no human was involved")
 	case c.KeyCustody == "" || len(c.KeyCustody) > 128:
 		return errors.New("keyCustody is missing or too long")
 	case err != nil || agent != Agent{c.Owner, c.Agent}:
@@ -56,7 +53,7 @@ func check(c *Claims) error {
 	case !c.follows():
 		return errors.New("its score, trend, tier or marks do not follow from its history and counts")
 	}
-	return cmp.Or(c.Verification.check(), c.Rating.check())
+	return nil
 }
 
 func (r *Reputation) follows() bool {

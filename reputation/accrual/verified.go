@@ -24,8 +24,9 @@ type Verified struct {
 	Degraded bool   `json:"degraded"` // a configured xray server did not answer
 }
 
-func (v *Verified) check() error {
-	if v != nil && (v.Expires <= v.At || v.Expires-v.At > int64(verifiedFor/time.Second)) {
+// Check is for [CheckForm].
+func (v Verified) Check() error {
+	if v.Expires <= v.At || v.Expires-v.At > int64(verifiedFor/time.Second) {
 		return errors.New("verification.at and verification.expires are not the times of a verification")
 	}
 	return nil

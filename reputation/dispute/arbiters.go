@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cloudflare/circl/sign/ed25519"
-
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -143,14 +141,9 @@ func (b *Book) appeal(r Rules, c *Challenge, hash string, now time.Time) (id str
 
 // partial reports whether the arbiter belongs to an agent or its owner.
 func (a Arbiter) partial(id string) bool {
-	return belongs(a.Root.Public, id) || a.Owner != "" && a.Owner == OwnerOf(id)
-}
-
-func belongs(key ed25519.PublicKey, id string) bool {
-	a, err := accrual.ParseAgent(id)
-	if err != nil {
-		return true // an unknown agent could own any key
-	}
-	own, ok := a.Key()
-	return ok && bytes.Equal(own, key) || a.Owner == interaction.Owner(key)
+	agent, err := accrual.ParseAgent(id)
+	own, ok := agent.Key()
+	return err != nil || // an unknown agent could own any key
+		ok && bytes.Equal(own, a.Root.Public) || agent.Owner == interaction.Owner(a.Root.Public) ||
+		a.Owner != "" && a.Owner == OwnerOf(id)
 }

@@ -1,3 +1,15 @@
+// Package dispute holds the rules by which agents publish signals and dispute each other (seed 002, and seed 003's
+// challenge protocol; docs/disputes.md). It has no clock, store or network: the same log always gives the same state.
+//
+//	document.go  signals, contracts and challenges
+//	entry.go     the entries of the log
+//	book.go      the log and its state; rows.go its rows; apply.go one entry; setback.go the end of a wrong time
+//	file.go      the checks of an incoming signal or filing
+//	standing.go  what an agent can lose, and how agents share bounds
+//	arbiters.go  panels of arbiters and appeals
+//	judge.go     trials; timing.go, consistency.go and knowledge.go the rules of each type
+//	decide.go    what ends signals and disputes
+//	token.go     the tokens: resolution, arbiter's decision
 package dispute
 
 import (
@@ -6,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -245,4 +258,25 @@ func (b *Book) Closing(now time.Time, most int) []Waiting {
 // Untried returns the unresolved disputes that receipts decide, with their deadlines.
 func (b *Book) Untried(most int) []Waiting {
 	return b.queued(queueReceipts, rowDispute, math.MaxInt64, most)
+}
+
+// checked returns the entry that a signal makes in its agent's log once it is final.
+func (s *SignalState) checked() *accrual.Signal {
+	of, err := accrual.ParseAgent(s.Agent)
+	return &accrual.Signal{
+		ID: s.SignalID, Trace: s.Basis == BasisObserved, Sources: s.Sources, Context: err == nil && of.Owner != "",
+		Verification: s.Registered > 0,
+		Timestamp:    off(s.At, s.Written) <= seconds(MaxAge), Schema: true,
+	}
+}
+
+func off(one, other int64) int64 { return max(one-other, other-one) }
+
+// about returns the disputed signal, else the lowest disputed receipt, else the filing.
+func (d *State) about() string {
+	first := ""
+	if len(d.Receipts) > 0 {
+		first = slices.Min(d.Receipts)
+	}
+	return cmp.Or(d.SignalID, first, d.Document)
 }

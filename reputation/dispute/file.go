@@ -96,13 +96,6 @@ func (r Rules) window(horizon string) time.Duration {
 // seconds returns a duration in seconds, at least one.
 func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
 
-func registered(d Document, by By) error {
-	if by.Registered.IsZero() {
-		return refusal.New("dispute_refused", "the agent %.300q has passed no verification", Author(d))
-	}
-	return nil
-}
-
 // Known is a receipt that the node holds, or that the filing brings with a valid signature.
 type Known struct {
 	Hash    string
@@ -185,8 +178,8 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	if f.Filing.Type() == TypeAppeal {
 		return b.appeal(r, f.Filing.Challenge, hash, now)
 	}
-	if err := registered(d, f.By); err != nil {
-		return "", nil, err
+	if f.By.Registered.IsZero() {
+		return "", nil, refusal.New("dispute_refused", "the agent %.300q has passed no verification", Author(d))
 	}
 	o, disputed, err := b.opening(r, f, hash, now)
 	if err != nil {
@@ -296,18 +289,9 @@ func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
 
 // violation returns the entry of a violation, or nil if it is recorded or the agent has enough today.
 func (b *Book) violation(rule string, o Opened, now time.Time) *Entry {
-	at := b.Time(now)
-	challenger := b.agent(o.Challenger)
-	if challenger.noted(o.Document) {
-		return nil
-	}
-	today := 0
-	for _, v := range challenger.Violations {
-		if v.At > at-day {
-			today++
-		}
-	}
-	if today >= MaxViolations {
+	at, challenger := b.Time(now), b.agent(o.Challenger)
+	had := len(challenger.Violations) - MaxViolations
+	if challenger.noted(o.Document) || had >= 0 && challenger.Violations[had].At > at-day {
 		return nil
 	}
 	return &Entry{At: at, Violation: &Violation{Agent: o.Challenger, Rule: rule, Document: o.Document}}

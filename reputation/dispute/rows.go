@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/translog"
 )
 
@@ -239,3 +240,11 @@ func (b *Book) since(at int64) (ids []string) {
 }
 
 func (b *Book) changed(id string) bool { return b.rows[id] != nil && b.rows[id].changed }
+
+// citeRow names the owner of an agent, and an agent that it cites.
+func citeRow(by, of string) string {
+	if a, err := accrual.ParseAgent(by); err == nil {
+		by = a.Owner
+	}
+	return rowCite + by + " " + of
+}

@@ -46,10 +46,10 @@ func (s *Store) Session(ctx context.Context, owner, session string) (Session, er
 		selectSession+`WHERE owner = $1 AND session = $2`, owner, session)
 }
 
-// Sessions returns the sessions of different owners with this id, at most limit.
-func (s *Store) Sessions(ctx context.Context, session string, limit int) ([]Session, error) {
+// Sessions returns the sessions with this id of an owner, or of all owners if it is empty, at most limit.
+func (s *Store) Sessions(ctx context.Context, owner, session string, limit int) ([]Session, error) {
 	return db.Many[Session](ctx, s.db, "read the sessions",
-		selectSession+`WHERE session = $1 ORDER BY owner LIMIT $2`, session, limit)
+		selectSession+`WHERE session = $1 AND (owner = $2 OR $2 = '') ORDER BY owner LIMIT $3`, session, owner, limit)
 }
 
 const selectReceipt = `SELECT owner, session, number, hash, request, token FROM receipts `

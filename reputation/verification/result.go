@@ -60,8 +60,8 @@ type Result struct {
 
 	// Probabilistic is always true and NonHumanIdentityProven always false: a script passes too, and so may a human with
 	// one.
-	Probabilistic          bool `json:"probabilistic"`
-	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
+	Probabilistic          bool `json:"probabilistic" form:"true"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven" form:"false"`
 }
 
 // Reasoning is the judgement of an agent's reasoning.
@@ -80,8 +80,6 @@ const (
 
 func checkResult(r *Result) error {
 	switch {
-	case !r.Probabilistic || r.NonHumanIdentityProven:
-		return errors.New("it claims certainty, or that no human was involved")
 	case len(r.PublicKey) != 43:
 		return errors.New("publicKey is not 32 bytes in base64url")
 	case r.Turns < 3 || r.Turns > MaxTurns || r.LastTurn < r.FirstTurn:
