@@ -115,8 +115,7 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	return nil
 }
 
-// Reputation returns an agent's reputation. An unknown agent of a trusted owner, or with a key of its own, has that of
-// an empty log, so that a policy can let it begin.
+// Reputation returns an agent's reputation; an unknown agent has that of an empty log, so that it can begin.
 func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, error) {
 	answer, err := s.reputation(ctx, agentID)
 	s.metrics.noReputation(err)
@@ -195,8 +194,7 @@ func (s *Service) Agents(ctx context.Context, after string) ([]accrual.Reputatio
 	return all, nil
 }
 
-// Enter enters closed sessions in their agents' logs, and again after late receipts. A failure for one owner does not
-// delay the others.
+// Enter enters closed sessions in their agents' logs, and again after late receipts. Owners do not delay each other.
 func (s *Service) Enter(ctx context.Context) error {
 	var failed []error
 	for _, owner := range slices.Sorted(maps.Keys(s.believed.Load().owners)) {

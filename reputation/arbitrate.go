@@ -9,8 +9,7 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// Arbitrate takes an arbiter's decision of a general dispute. The one that makes a majority resolves it. Repeating the
-// same token is allowed.
+// Arbitrate takes an arbiter's decision, also again. The one that makes a majority resolves the general dispute.
 func (s *Service) Arbitrate(ctx context.Context, id, token string) (answer Dispute, err error) {
 	defer s.refuses(Spoken{}, &err)
 	switch {

@@ -19,8 +19,7 @@ const (
 	stands = 10 * time.Minute
 )
 
-// clock reads the log's clock and refuses a time to which it has jumped. A wrong time in the log would stay: it closes
-// windows, and no later entry can be older.
+// clock reads the log's clock and refuses a time to which it has jumped: in the log a wrong time would stay.
 type clock struct {
 	read func(context.Context) (time.Time, error)
 	own  func() time.Time // whose differences are right even while it is set

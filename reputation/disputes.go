@@ -33,8 +33,7 @@ type Disputes struct {
 	Audience string
 	// Operator is the key that states the right time after a wrong clock, or nil.
 	Operator *evidence.Root
-	// Now is the log's clock, shared by all replicas: a fast clock would close windows early for all. nil means the
-	// service's own clock.
+	// Now is the log's clock, shared by all replicas: a fast one would close windows early. nil means the service's.
 	Now func(ctx context.Context) (time.Time, error)
 	// Registered returns since when an agent is registered.
 	Registered func(ctx context.Context, agent accrual.Agent) (since time.Time, ok bool, err error)
@@ -76,8 +75,8 @@ func opens[C any](s *Service, roots []evidence.Root, kind evidence.Kind[C], toke
 
 type docket struct {
 	held   shelf.Lock // for a turn
-	clock  *clock
-	trials *trials
+	clock  clock
+	trials trials
 
 	settling sync.Mutex // guards trials
 
@@ -87,17 +86,8 @@ type docket struct {
 	signer  string // of signed: its key
 }
 
-func newDocket(d *Disputes, own func() time.Time) *docket {
-	n := &docket{held: make(shelf.Lock, 1), trials: newTrials()}
-	if d != nil {
-		n.clock = &clock{read: d.Now, own: own}
-	}
-	return n
-}
-
 var errOff = refusal.New("not_configured", "the node takes no signals or disputes")
 
-// openBook returns the log as it is now, for reading.
 func (s *Service) openBook(ctx context.Context) (*dispute.Book, error) {
 	if s.o.Disputes == nil {
 		return nil, errOff
@@ -126,7 +116,6 @@ type call struct {
 	done  chan error // gets said, or why nothing is stored
 }
 
-// maxCalls bounds the calls in one turn.
 const maxCalls = 64
 
 // step judges by the current log and adds to it. Calls that wait at the same time share a transaction. Only what needs
@@ -227,7 +216,7 @@ func (s *Service) turn(ctx context.Context) {
 	if err == nil {
 		failpoint.Reach("step made")
 		for _, step := range t.Taken() {
-			kind, _ := accrual.MemberOf(step.Entry)
+			kind, _ := accrual.MemberOf(step.Entry) // its name in the log, but that of a signal says what was done
 			s.metrics.steps.WithLabelValues(strings.Replace(kind, "signal", "published", 1)).Inc()
 		}
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Scored is the score of a session: the claims and the token that carries them. It has no text that the agent could
-// have written for others to read: see [Service.Revealed].
+// Scored is the score of a session. It has no text that the agent could have written: see [Service.Revealed].
 type Scored struct {
 	Score json.RawMessage `json:"score"`
 	Token string          `json:"token"`
@@ -58,7 +57,6 @@ func sign[C any](ctx context.Context, last *reusable, by *signer.Issuer[C], of a
 // maxAppraisal bounds how long a request waits for a session to be read. The next request continues.
 const maxAppraisal = 10 * time.Second
 
-// Score returns the score of the session with this receipt.
 func (s *Service) Score(ctx context.Context, receiptHash string) (Scored, error) {
 	r, err := s.o.Store.Receipt(ctx, receiptHash)
 	if errors.Is(err, store.ErrNotFound) {

@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// triedFirst is the pause before the next trial if evidence is missing. It doubles up to triedLast, and starts again
-	// at the deadline.
+	// triedFirst is the pause before another trial if evidence is missing. It doubles, anew after the deadline.
 	triedFirst = time.Minute
 	triedLast  = 6 * time.Hour
 	// failsFor is the time after the deadline in which failing trials are repeated.
@@ -43,10 +42,6 @@ type attempt struct {
 	at       time.Time
 	wait     time.Duration
 	late     bool
-}
-
-func newTrials() *trials {
-	return &trials{open: make(map[string]*attempt), turns: make(map[string]int64)}
 }
 
 func (t *trials) note(id string, late bool, now time.Time) {
@@ -87,7 +82,6 @@ func (t *trials) next(ids []string) int {
 	}))
 }
 
-// dueTrials returns the disputes to judge now.
 func (s *Service) dueTrials(ctx context.Context) ([]string, error) {
 	now, err := s.docket.clock.now(ctx)
 	if err != nil {
@@ -176,28 +170,13 @@ func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Tria
 	if err != nil {
 		return err
 	}
-	records := make(map[string]*dispute.Record)
-	begin := func(session string) (*dispute.Record, error) {
-		r := records[session]
-		if r != nil {
-			return r, nil
-		}
-		challenges, err := s.challenges(ctx, sessionKey{target.Owner, session})
-		if err == nil {
-			r = trial.Session(challenges)
-			records[session] = r
-			err = s.showSession(ctx, sessionKey{target.Owner, session}, r)
-		}
-		return r, err
-	}
 	held, err := s.held(ctx, d.Receipts)
 	if err != nil {
 		return err
 	}
+	var sessions []string // of the disputed receipts: opening the dispute was allowed on their account
 	for _, r := range held {
-		if _, err := begin(r.Chain.SessionID); err != nil {
-			return err
-		}
+		sessions = append(sessions, r.Chain.SessionID)
 	}
 	text, err := s.document(ctx, filingDocument+d.DisputeID)
 	if err != nil {
@@ -214,22 +193,33 @@ func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Tria
 			continue // not the target's
 		}
 		o, err := s.openPast(token)
-		if err != nil && problem.DetailsOf(err).Code == "signature_invalid" {
+		switch {
+		case err == nil:
+			others = append(others, o)
+		case problem.DetailsOf(err).Code == "signature_invalid":
 			trial.Forged(evidence.HashToken(token))
 		}
-		if err != nil {
+		if err == nil && slices.Contains(d.Receipts, o.Hash()) {
+			sessions = append(sessions, c.Chain.SessionID)
+		}
+	}
+	records := make(map[string]*dispute.Record)
+	for _, session := range sessions {
+		if records[session] != nil {
 			continue
 		}
-		others = append(others, o)
-		if slices.Contains(d.Receipts, o.Hash()) {
-			if _, err := begin(c.Chain.SessionID); err != nil {
-				return err
-			}
+		key := sessionKey{target.Owner, session}
+		challenges, err := s.challenges(ctx, key)
+		if err != nil {
+			return err
+		}
+		records[session] = trial.Session(challenges)
+		if err := s.showSession(ctx, key, records[session]); err != nil {
+			return err
 		}
 	}
 	for _, o := range others {
 		c := o.Claims()
-		// Only sessions of disputed receipts are judged: opening the dispute was allowed on their account.
 		if r := records[c.Chain.SessionID]; r != nil {
 			r.Other(o.Hash(), &c)
 		}

@@ -22,8 +22,7 @@ var readable = []struct {
 // colons unescapes colons: agents' ids have them, and JavaScript's encodeURIComponent escapes them.
 var colons = strings.NewReplacer("%3A", ":", "%3a", ":")
 
-// Target returns the node's path for a request that every agent may make; ok is false for any other. path is escaped,
-// as it came; only colons may be escaped.
+// Target returns the node's path for a request that every agent may make. Of an escaped path only colons may be.
 func Target(method, path, query string) (target string, ok bool) {
 	switch {
 	case method == http.MethodPost:

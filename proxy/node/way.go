@@ -14,8 +14,7 @@ import (
 	"github.com/actionproof/mediator/proxy/session"
 )
 
-// Way is a path of the node that agents reach at the mediator's own name if a rule says so. What an agent writes there
-// is public.
+// Way is a path of the node that agents reach by a rule. What an agent writes there is public.
 type Way struct {
 	Path    string
 	Methods []string
@@ -33,7 +32,6 @@ var ways = []Way{
 	{Path: disputePath, Methods: []string{http.MethodPost}, Publishes: true},
 }
 
-// WayAt returns the way at an escaped path.
 func WayAt(path string) (Way, bool) {
 	i := slices.IndexFunc(ways, func(w Way) bool { return w.Path == path })
 	if i < 0 {
@@ -48,7 +46,6 @@ func Publishes(path string) bool {
 	return way.Publishes
 }
 
-// Paths names all paths.
 func Paths() string {
 	var all []string
 	for _, w := range ways {
@@ -57,7 +54,6 @@ func Paths() string {
 	return strings.Join(all, ", ")
 }
 
-// Takes reports whether the way accepts the HTTP method.
 func (w Way) Takes(method string) bool { return slices.Contains(w.Methods, method) }
 
 // maxSent bounds a request's body, in bytes, as the node does.

@@ -18,8 +18,7 @@ import (
 type Options struct {
 	// Ask asks the node for a token of the sidecar's agent.
 	Ask func(ctx context.Context) (token string, err error)
-	// Accepts reports whether the key version kid is still trusted. A token by another version counts as ended. Nil
-	// trusts every version.
+	// Accepts reports whether a key version is still trusted; its tokens have ended otherwise. Nil trusts every version.
 	Accepts func(kid string) bool
 	Now     func() time.Time
 	Log     *zap.Logger
@@ -37,8 +36,7 @@ const (
 	margin = 5 * time.Second
 )
 
-// Cache keeps the last token, and renews it before it ends. A post waits briefly, and only if there is no valid token.
-// It is safe for concurrent use.
+// Cache keeps the last token, and renews it before it ends. Posts wait only without one. It may be used concurrently.
 type Cache struct {
 	o       Options
 	life    context.Context // ends with Close
@@ -105,12 +103,11 @@ func (c *Cache) State(ctx context.Context, maxAge time.Duration) State {
 	if asking == nil {
 		return s
 	}
-	bound := time.NewTimer(maxWait)
-	defer bound.Stop()
+	bounded, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
 	select {
 	case <-asking:
-	case <-bound.C:
-	case <-ctx.Done():
+	case <-bounded.Done():
 	}
 	s, _ = c.look(maxAge)
 	return s

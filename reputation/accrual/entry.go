@@ -13,8 +13,7 @@ type Entry struct {
 	Violation *Violation `json:"violation,omitempty"`
 }
 
-// Session is a closed session with its score. A later entry for the same session replaces it, because late receipts can
-// change the score.
+// Session is a closed session with its score. A later entry replaces it: late receipts can change the score.
 type Session struct {
 	ID          string  `json:"session_id" form:"name:128"`
 	EventID     string  `json:"event_id" form:"name:256"`  // the verified event that opened it
@@ -41,14 +40,36 @@ type Dispute struct {
 // Raised is an ended dispute that the agent raised against another.
 type Raised Dispute
 
-// Outcomes of a dispute.
+// These entries count for the rating alone ([Rating]). They leave the reputation unchanged but for its log head.
+
+// Signal is a signal of the agent whose window has closed, with the node's findings at its publication.
+type Signal struct {
+	ID           string `json:"signal_id" form:"name:128"`
+	Trace        bool   `json:"trace"`        // the node held all receipts it rests on, all of the same agent
+	Sources      bool   `json:"sources"`      // one of those receipts is of an answered model call at a trusted host
+	Context      bool   `json:"context"`      // a sidecar signed it, so its session and event are known
+	Verification bool   `json:"verification"` // the agent had passed a verification
+	Timestamp    bool   `json:"timestamp"`    // its time was close to the node's
+	Schema       bool   `json:"schema"`       // it followed the published schema
+}
+
+// Cited is another agent's closed signal that rests on receipts of this one. Only the first of an owner is entered.
+type Cited struct {
+	By       string `json:"by" form:"agent"` // the other agent's id
+	SignalID string `json:"signal_id" form:"name:128"`
+}
+
+// Violation is a breach of a rule against spam; package dispute names the rules.
+type Violation struct {
+	Rule string `json:"rule" form:"name:128"`
+}
+
 const (
 	ChallengerWins = "challenger_wins"
 	TargetWins     = "target_wins"
 	Inconclusive   = "inconclusive"
 )
 
-// maxEntry bounds an entry, in bytes.
 const maxEntry = 64 << 10
 
 // ParseEntry reads the canonical JSON that [Entry.Encode] writes and refuses any other spelling.

@@ -140,7 +140,7 @@ func checkValue(name, form string, v reflect.Value) error {
 	case "time":
 		return want(1 <= v.Int() && v.Int() <= maxWhole, "is not a time in Unix seconds")
 	case "true", "false":
-		return want(fmt.Sprint(v.Bool()) == kind, "is not %s: the token claims certainty, or that no human was involved", kind)
+		return want(fmt.Sprint(v.Bool()) == kind, "is not %s", kind)
 	case "count":
 		return want(0 <= v.Int() && v.Int() <= maxWhole, "is negative or too great")
 	case "rounded":

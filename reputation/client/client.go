@@ -51,7 +51,6 @@ type receiptsAnswer struct {
 	} `json:"sessions"`
 }
 
-// HandOver delivers receipts of one session, in order.
 func (c *Client) HandOver(ctx context.Context, session string, receipts []string) (Taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -75,7 +74,6 @@ func (c *Client) HandOver(ctx context.Context, session string, receipts []string
 	return taken, nil
 }
 
-// Reputation returns an agent's reputation token, unverified.
 func (c *Client) Reputation(ctx context.Context, agentID string) (token string, err error) {
 	raw, err := c.Relay(ctx, http.MethodGet, "/v1/reputation/"+url.PathEscape(agentID), nil, "")
 	if err != nil {
@@ -106,8 +104,7 @@ func (c *Client) Relay(ctx context.Context, method, path string, body []byte, ca
 	return c.peer.Do(req)
 }
 
-// Send makes a request for an agent with the given headers and returns the answer as it comes. ctx must last until the
-// caller has closed the answer's body.
+// Send makes a request for an agent, with the headers h. ctx must last until the answer's body is closed.
 func (c *Client) Send(ctx context.Context, method, path string, h http.Header, body []byte,
 	caller string) (*http.Response, error) {
 	req, err := c.request(ctx, method, path, h, body, caller)

@@ -170,8 +170,7 @@ func (b *Book) closed(signal string) bool {
 	return s == nil || s.Final
 }
 
-// counted reports whether the target has lost over the same fault, earlier or by the same entry. It loses once, however
-// many dispute it.
+// counted reports whether the target has lost over the same fault before, or by this entry. It loses once.
 func (b *Book) counted(d *State, f Finding, before []ended) bool {
 	is := d.faults(f)
 	return slices.ContainsFunc(b.agent(d.Target).Falls, func(lost fall) bool {

@@ -16,8 +16,7 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// MaxSize bounds a whole document, in bytes. [accrual.CheckForm] checks the members by their tags; the JSON Schemas say
-// the same.
+// MaxSize bounds a whole document, in bytes. The JSON Schemas say the same as the tags of the members.
 const MaxSize = 64 << 10
 
 // MaxAge bounds the distance of a document's time from the node's clock, so that copies cannot be used later.
@@ -81,7 +80,6 @@ type Challenge struct {
 	Signature      string   `json:"signature,omitempty" form:"text:16384"`
 }
 
-// Document is a document written by an agent.
 type Document interface{ parts() parts }
 
 type parts struct {
@@ -127,11 +125,9 @@ func partsOf(author string, written int64, signature *string, unsigned any) part
 	return p
 }
 
-// Author returns the id of the agent that wrote a document.
 func Author(d Document) string { return d.parts().author }
 
-// HashOf returns the SHA-256 of a document's canonical JSON without its signature. It names the document, and sidecars
-// sign it.
+// HashOf returns the SHA-256 of a document's canonical JSON without its signature: its name, and what sidecars sign.
 func HashOf(d Document) (string, error) {
 	return evidence.HashValue(d.parts().unsigned)
 }
@@ -141,8 +137,7 @@ func Unsigned(d Document) ([]byte, error) {
 	return strictjson.CanonicalOf(d.parts().unsigned)
 }
 
-// VerifyOwn verifies the signature of an agent without a sidecar: base64url of Ed25519 over [Unsigned], by the key in
-// its did:key.
+// VerifyOwn verifies an agent's own signature: base64url of Ed25519 over [Unsigned], by the key in its did:key.
 func VerifyOwn(d Document) error {
 	p := d.parts()
 	agent, err := accrual.ParseAgent(p.author)

@@ -51,7 +51,6 @@ type Final struct {
 	DisputeID string `json:"dispute_id,omitempty" form:"dispute"`
 }
 
-// Opened opens a dispute.
 type Opened struct {
 	DisputeID  string   `json:"dispute_id"` // [DisputeID] of the document
 	Challenger string   `json:"challenger_id" form:"agent"`
@@ -72,7 +71,6 @@ type Reviewing struct {
 	DisputeID string `json:"dispute_id" form:"dispute"`
 }
 
-// Voted is the decision of one arbiter.
 type Voted struct {
 	DisputeID string `json:"dispute_id" form:"dispute"`
 	Arbiter   string `json:"arbiter" form:"text:512"` // id of its key
@@ -89,7 +87,6 @@ type Appealed struct {
 	Deadline  int64  `json:"deadline" form:"time"` // after it the first decision stands
 }
 
-// Resolved ends a dispute.
 type Resolved struct {
 	DisputeID string `json:"dispute_id" form:"dispute"`
 	Finding
@@ -112,7 +109,6 @@ type Finding struct {
 	Inputs []string `json:"inputs,omitempty" form:"hash most:48 sorted"`
 }
 
-// Resolvers of disputes (seed: resolver).
 const (
 	ResolverRules    = "automated" // the rules of the type
 	ResolverArbiter  = "arbiter"   // a majority of a panel
@@ -151,7 +147,6 @@ const maxEntry = 16 << 10
 
 const maxToken = 4 << 10
 
-// MaxArbiters bounds a panel.
 const MaxArbiters = 15
 
 // DisputeID returns the id of the dispute that a document opens. It depends only on the document.

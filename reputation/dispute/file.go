@@ -33,12 +33,10 @@ type By struct {
 	Registered time.Time // since when; zero for an unregistered agent
 }
 
-// Publication is an incoming signal.
 type Publication struct {
 	Signal Signal
 	By     By
-	// Observed says that the node holds all receipts of the signal, all of the same agent. Sources and Cites are as in
-	// [Published].
+	// Observed says that the node holds all receipts, of the same agent. The rest is as in [Published].
 	Observed bool
 	Sources  bool
 	Cites    []string
@@ -106,7 +104,6 @@ type Known struct {
 	At int64
 }
 
-// Filed is an incoming filing.
 type Filed struct {
 	Filing   Filing
 	By       By

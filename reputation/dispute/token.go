@@ -28,8 +28,7 @@ var (
 		func(*Clock) error { return nil })
 )
 
-// Resolution is the node's statement about a resolved dispute. It names its evidence, so that anyone who has it can
-// repeat the [Trial].
+// Resolution is the node's statement about a resolved dispute. It names its evidence, to repeat the [Trial].
 type Resolution struct {
 	evidence.Registered
 	evidence.KeyClaims

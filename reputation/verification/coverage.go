@@ -22,18 +22,12 @@ const (
 )
 
 // stopWords are longer than four letters but carry no meaning.
-var stopWords = []string{
-	"about", "above", "after", "again", "against", "almost", "along", "already", "although", "always", "among", "another",
-	"around", "because",
-	"before", "being", "below", "between", "cannot", "could", "during", "either", "every", "everything", "first",
-	"further", "having", "however",
-	"itself", "least", "maybe", "might", "nobody", "other", "others", "ought", "rather", "really", "second", "shall",
-	"should", "since", "something",
-	"still", "their", "theirs", "themselves", "there", "these", "thing", "things", "third", "those", "though", "through",
-	"together", "toward",
-	"under", "unless", "until", "using", "where", "whether", "which", "while", "whose", "within", "without", "would",
-	"yours",
-}
+var stopWords = strings.Fields(`
+	about above after again against almost along already although always among another around because before being
+	below between cannot could during either every everything first further having however itself least maybe might
+	nobody other others ought rather really second shall should since something still their theirs themselves there
+	these thing things third those though through together toward under unless until using where whether which while
+	whose within without would yours`)
 
 // Coverage returns the share of the prompt's terms that the reasoning names, in thousandths (original:
 // computeReasoningCoverage). Terms are words of more than four letters, compared by the first five. Echoing the prompt

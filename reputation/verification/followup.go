@@ -1,9 +1,8 @@
 package verification
 
 import (
-	"crypto/rand"
 	"fmt"
-	"math/big"
+	"math/rand/v2"
 	"strings"
 )
 
@@ -26,7 +25,7 @@ func newFollowUp(step int64, last Turn) *FollowUp {
 	begin := fmt.Sprintf("Your last turn called %s. ", quote(last.ToolCall))
 	const end = " Submit one more turn about that call. Its reasoning names the tool and the canary of the result," +
 		" and says in at least 30 characters what the result adds to your analysis."
-	if draw(2) == 0 {
+	if rand.N(2) == 0 { //nolint:gosec // ChaCha8 with a secret seed
 		return &FollowUp{Step: step, Tool: ToolServers, Prompt: begin + "Now call " + ToolServers + " again." + end}
 	}
 	word := random(4)
@@ -34,8 +33,7 @@ func newFollowUp(step int64, last Turn) *FollowUp {
 		Prompt: begin + "Now call " + ToolSearch + " with the query " + word + "." + end}
 }
 
-// answered reports whether a turn answers the follow-up. ModeObserved demands the requested call, served after the
-// question, and its canary in the reasoning.
+// answered reports whether a turn answers the follow-up: in ModeObserved by the requested call, made after it.
 func (f *FollowUp) answered(t Turn, call *Call, mode Mode) bool {
 	return length(t.Reasoning) >= enoughReasoning && (mode == ModeSeed || f.observed(t, call))
 }
@@ -54,12 +52,4 @@ func quote(text string) string {
 		return r
 	}, text)
 	return `"` + kept[:min(len(kept), maxQuoted)] + `"`
-}
-
-func draw(n int64) int64 {
-	v, err := rand.Int(rand.Reader, big.NewInt(n))
-	if err != nil {
-		panic(err) // crypto/rand never fails
-	}
-	return v.Int64()
 }

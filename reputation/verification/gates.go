@@ -5,7 +5,6 @@ import (
 	"slices"
 )
 
-// The three gates.
 const (
 	GateOrchestrate = "orchestrate"
 	GateGovern      = "govern"
@@ -22,17 +21,13 @@ const (
 	GateNotConfigured = "not_configured"
 )
 
-const maxGateReason = 64
-
-// Gate is the result of one gate.
 type Gate struct {
 	Name   string `json:"gate"`
-	Status string `json:"status"`
-	Reason string `json:"reason,omitempty"` // a short word, if unavailable
-	Score  int64  `json:"score"`            // of enforce: 0 to 100, and 100 without an answer
+	Status string `json:"status" form:"passed|unavailable|not_configured"` // or, in no signed result, failed
+	Reason string `json:"reason,omitempty" form:"name:64"`                 // a short word, if unavailable
+	Score  int64  `json:"score"`                                           // of enforce; 100 without an answer
 }
 
-// Question is what the gates judge.
 type Question struct {
 	DID    string
 	Prompt string

@@ -53,7 +53,6 @@ const (
 	ViolationGovernance       = "governance_rejected"
 )
 
-// Check is the result of one check.
 type Check struct {
 	Name   string `json:"check"`
 	Basis  string `json:"basis,omitempty"`
@@ -61,7 +60,6 @@ type Check struct {
 	Most   int64  `json:"most"`
 }
 
-// Verdict is the judgement of a trace.
 type Verdict struct {
 	Checks     []Check
 	Score      int64
@@ -149,7 +147,7 @@ func newKnown(s Session, t Trace, base int, mode Mode) known {
 		k.chained = k.chained && turn.Hash == turn.HashAfter(previous)
 		previous = turn.Hash
 	}
-	k.rooted = len(t.Turns) > 0 && t.MerkleRoot == MerkleRoot(t.hashes())
+	k.rooted = len(t.Turns) > 0 && t.MerkleRoot == MerkleRoot(t.Hashes())
 	k.received = k.came && k.chained && k.each(func(t Taken) bool { return t.Chained })
 	return k
 }
@@ -213,8 +211,7 @@ func (k known) claimed() int64 {
 	return k.t.Turns[len(k.t.Turns)-1].Timestamp - k.t.Turns[0].Timestamp
 }
 
-// forged reports whether the trace claims more time than passed since the start of the session, or time that ran
-// backwards.
+// forged reports whether the trace's time ran backwards, or claims more than passed since the session's start.
 func (k known) forged() bool {
 	const tolerance = 1000
 	backwards := !slices.IsSortedFunc(k.t.Turns, func(a, b Turn) int { return cmp.Compare(a.Timestamp, b.Timestamp) })

@@ -27,8 +27,7 @@ type Node struct {
 	session *mcp.ClientSession
 }
 
-// Dial connects to a node at the URL of its MCP endpoint. A nil transport means [http.DefaultTransport]. Close the node
-// at the end.
+// Dial connects to the URL of a node's MCP endpoint; nil is [http.DefaultTransport]. Close the node at the end.
 func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, error) {
 	if transport == nil {
 		transport = http.DefaultTransport
@@ -51,7 +50,6 @@ func Dial(ctx context.Context, url string, transport http.RoundTripper) (*Node, 
 // refusing turns a refusal into an error; the SDK would report only its status.
 type refusing struct{ next http.RoundTripper }
 
-// RoundTrip implements [http.RoundTripper].
 func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
 	if err != nil || resp.StatusCode < http.StatusBadRequest || !problem.Is(resp.Header) {
@@ -61,7 +59,6 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, problem.Read(resp)
 }
 
-// Close ends the connection.
 func (n *Node) Close() { _ = n.session.Close() }
 
 // Refused is the node's refusal of a call.
@@ -84,7 +81,6 @@ func (r *Refused) Error() string {
 	return text
 }
 
-// Code returns the code of the refusal.
 func (r *Refused) Code() string { return r.Reason }
 
 func (n *Node) call(ctx context.Context, tool string, arguments any) (text string, err error) {

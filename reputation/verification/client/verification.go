@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/reputation/verification"
 )
 
-// Verification is the state of an agent's verification.
 type Verification struct {
 	SessionID string              `json:"sessionId"`
 	Nonce     string              `json:"nonce"`
@@ -27,7 +26,6 @@ type Verification struct {
 	Answered bool   `json:"answered,omitempty"`
 }
 
-// Call is a tool call.
 type Call struct {
 	Tool   string `json:"tool"`
 	Input  string `json:"input"`  // JSON
@@ -134,20 +132,15 @@ func (n *Node) Register(ctx context.Context, v *Verification, key ed25519.Privat
 	if err != nil {
 		return nil, err
 	}
-	hashes := make([]string, len(v.Turns))
-	for i, turn := range v.Turns {
-		hashes[i] = turn.Hash
-	}
 	const payload = "register_plugin"
-	root := verification.MerkleRoot(hashes)
+	trace := verification.Trace{SessionID: v.SessionID, Turns: v.Turns}
+	trace.MerkleRoot = verification.MerkleRoot(trace.Hashes())
+	trace.Attestation = verification.Attestation(trace.MerkleRoot, v.SessionID)
 	var said Registered
 	err = n.ask(ctx, "register_plugin", map[string]any{
 		"pubkey": text, "payload": payload, "challengeNonce": v.Nonce,
-		"signature": hex.EncodeToString(ed25519.Sign(key, []byte(v.Nonce+"|"+payload))),
-		"challengeTrace": verification.Trace{
-			SessionID: v.SessionID, Turns: v.Turns, MerkleRoot: root, Attestation: verification.Attestation(root, v.SessionID),
-		},
-		"metadata": plugin,
+		"signature":      hex.EncodeToString(ed25519.Sign(key, []byte(v.Nonce+"|"+payload))),
+		"challengeTrace": trace, "metadata": plugin,
 	}, &said)
 	return &said, err
 }
