@@ -2,8 +2,7 @@
 // the session's receipts mention what the node has acknowledged.
 //
 //	node.go       challenges, for every agent
-//	read.go       public reads, for every agent
-//	way.go        requests that need a rule of the sidecar
+//	way.go        requests that need a rule of the sidecar, and public reads, for every agent
 //	statement.go  documents that an agent publishes and the sidecar signs
 package node
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
@@ -175,4 +176,30 @@ func (c *Cache) ask(asked chan struct{}) {
 	}
 	c.token, c.kid, c.forgotten = token, evidence.KeyIDOf(token), false
 	c.issued, c.end = time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0)
+}
+
+type metrics struct {
+	fetched, failed, sent, missing prometheus.Counter
+	signed                         prometheus.Gauge
+}
+
+// newMetrics registers nothing if r is nil.
+func newMetrics(r prometheus.Registerer) *metrics {
+	with := promauto.With(r)
+	questions := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "mediator_reputation_questions_total",
+		Help: "Questions to the node for the reputation of an agent, by result: fetched or failed.",
+	}, []string{"result"})
+	posts := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "mediator_reputation_posts_total",
+		Help: "Posts of agents whose reputation the policy may ask for, by whether there was one: sent or missing.",
+	}, []string{"reputation"})
+	return &metrics{
+		fetched: questions.WithLabelValues("fetched"), failed: questions.WithLabelValues("failed"),
+		sent: posts.WithLabelValues("sent"), missing: posts.WithLabelValues("missing"),
+		signed: with.NewGauge(prometheus.GaugeOpts{
+			Name: "mediator_reputation_signed_seconds",
+			Help: "When the reputation of the last post that had one was signed, in Unix seconds; 0 before the first.",
+		}),
+	}
 }

@@ -37,25 +37,20 @@ type Taken struct {
 	Refused *problem.Error // why receipts were refused, or nil
 }
 
-type receiptsRequest struct {
-	Receipts []string `json:"receipts"`
-}
-
-type receiptsAnswer struct {
-	Sessions []struct {
-		Owner      string          `json:"owner"`
-		Session    string          `json:"session"`
-		Next       int64           `json:"next"`
-		Problem    json.RawMessage `json:"problem"`
-		RetryAfter int             `json:"retry_after"` // seconds
-	} `json:"sessions"`
-}
-
 func (c *Client) HandOver(ctx context.Context, session string, receipts []string) (Taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var answer receiptsAnswer
-	if err := c.peer.Call(ctx, c.base+"/v1/receipts", receiptsRequest{receipts}, &answer); err != nil {
+	var answer struct {
+		Sessions []struct {
+			Owner      string          `json:"owner"`
+			Session    string          `json:"session"`
+			Next       int64           `json:"next"`
+			Problem    json.RawMessage `json:"problem"`
+			RetryAfter int             `json:"retry_after"` // seconds
+		} `json:"sessions"`
+	}
+	ask := map[string][]string{"receipts": receipts}
+	if err := c.peer.Call(ctx, c.base+"/v1/receipts", ask, &answer); err != nil {
 		return Taken{}, err
 	}
 	if len(answer.Sessions) != 1 || answer.Sessions[0].Session != session {

@@ -61,9 +61,13 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 	if err := b.full(openSignals, s.AgentID, "open signals", MaxRunning, p.By, now); err != nil {
 		return nil, err
 	}
+	window := r.Short
+	if s.Horizon == HorizonLong {
+		window = r.Long
+	}
 	e := &Published{
 		SignalID: s.SignalID, Agent: s.AgentID, Document: hash, Horizon: s.Horizon, Written: s.Timestamp,
-		Closes: at + seconds(r.window(s.Horizon)), Basis: BasisDeclared,
+		Closes: at + seconds(window), Basis: BasisDeclared,
 	}
 	if !p.By.Registered.IsZero() {
 		e.Registered = p.By.Registered.Unix()
@@ -82,13 +86,6 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 		}
 	}
 	return entry, nil
-}
-
-func (r Rules) window(horizon string) time.Duration {
-	if horizon == HorizonLong {
-		return r.Long
-	}
-	return r.Short
 }
 
 // seconds returns a duration in seconds, at least one.

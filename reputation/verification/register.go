@@ -64,7 +64,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 		return Registered{}, err
 	}
 	gates := ask(ctx, s.o.Gates, Question{DID: key.DID(), Prompt: session.Task.Prompt, Turns: r.Trace.Turns})
-	verdict := judge(session, r.Trace, conditions{s.o.Mode, gates.privileged, gates.evaluated, gates.violations})
+	verdict := judge(session, r.Trace, s.o.Mode, gates)
 	out := Registered{Verdict: verdict, Gates: gates.gates, Degraded: gates.degraded(), Warned: gates.warned}
 	effects := Effects{At: now}
 	names := []string{nameOfSubject(by.Subject), nameOfKey(key)}
@@ -158,7 +158,7 @@ func (s *Service) admit(ctx context.Context, session Session, by Caller, key Key
 	if session.Key != key.String() || subtle.ConstantTimeCompare([]byte(session.Nonce), []byte(r.Nonce)) != 1 {
 		return refusal.New("verification_possession", "the key or the nonce belongs to another verification")
 	}
-	if !now.Before(session.nonceExpires()) {
+	if !now.Before(time.UnixMilli(session.Opened).Add(NonceLifetime)) {
 		return refusal.New("verification_possession", "the nonce is older than %v; ask for a new verification", NonceLifetime)
 	}
 	return s.backoff(ctx, now, by, key)

@@ -9,9 +9,9 @@
 //   - service.go, register.go: the service; store.go its state
 //   - turn.go: turns, traces and their hashes
 //   - key.go: keys, proof of possession, DIDs
-//   - task.go, followup.go: tasks and follow-up questions
+//   - task.go: tasks and follow-up questions
 //   - session.go, observe.go: one verification and what the node saw of it
-//   - coverage.go, validate.go: score and violations
+//   - validate.go: score and violations
 //   - gates.go: the servers of the xray bridge
 //   - limits.go: limits on tries
 //   - result.go: the signed result

@@ -138,8 +138,6 @@ func random(n int) string {
 
 func (s *Session) Expires() time.Time { return time.UnixMilli(s.Opened).Add(sessionLifetime) }
 
-func (s *Session) nonceExpires() time.Time { return time.UnixMilli(s.Opened).Add(NonceLifetime) }
-
 // open refuses a session that has ended, and marks an expired one.
 func (s *Session) open(now time.Time) error {
 	if !s.State.Final() && !now.Before(s.Expires()) {
