@@ -69,7 +69,8 @@ func (s *Service) Issue(ctx context.Context, by Caller) (answer Issued, err erro
 		}
 		c := s.newChallenge(by, int64(len(had))+1, now)
 		if err := s.o.Store.Issue(ctx, c, s.o.Limits.Challenges); errors.Is(err, store.ErrFull) {
-			return refusal.New("owner_full", "the owner has %d challenges at the node, which is the limit", s.o.Limits.Challenges)
+			return refusal.New("owner_full", "the owner has %d challenges at the node, which is the limit",
+				s.o.Limits.Challenges)
 		} else if err != nil {
 			return err
 		}
