@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
@@ -52,7 +51,7 @@ type account struct {
 	agent accrual.Agent
 	log   *accrual.Account // nil if it must be read from the start
 	texts int              // bytes of its entries
-	last  reusable[Reputed]
+	last  reusable
 }
 
 // goOn returns the entry as stored, or nil if it says nothing new.
@@ -67,14 +66,6 @@ func (a *account) goOn(e accrual.Entry) (*store.Entry, error) {
 	a.texts += len(text)
 	log := a.log.Log()
 	return &store.Entry{Agent: a.agent.String(), Number: log.Entries, Head: log.Head, Text: string(text)}, nil
-}
-
-func (a *account) rating(now time.Time) *accrual.Rated {
-	r := a.log.Rating(now.Unix())
-	if !r.Measured {
-		return nil
-	}
-	return &accrual.Rated{R: r.R, Q: r.Factors.Q, Tier: r.Tier}
 }
 
 // account returns the complete log of an agent, locked until release is called.
@@ -124,8 +115,7 @@ func (s *Service) replay(ctx context.Context, a *account) (err error) {
 	return nil
 }
 
-// Reputation returns an agent's reputation. An unknown agent of a trusted owner, or with a key of its own, has that of
-// an empty log, so that a policy can let it begin.
+// Reputation returns an agent's reputation; an unknown agent has that of an empty log, so that it can begin.
 func (s *Service) Reputation(ctx context.Context, agentID string) (Reputed, error) {
 	answer, err := s.reputation(ctx, agentID)
 	s.metrics.noReputation(err)
@@ -155,21 +145,16 @@ func (s *Service) reputation(ctx context.Context, agentID string) (Reputed, erro
 	if err != nil {
 		return Reputed{}, err
 	}
-	of := []any{a.log.Log(), verified}
-	if a.last.serves(of, now) && evidence.IsAccepted(ctx, evidence.KeyIDOf(a.last.answer.Token)) {
-		s.metrics.reputations.WithLabelValues("same").Inc()
-		return a.last.answer, nil
-	}
-	unsigned := accrual.ClaimsOf(a.log.Reputation(), verified)
-	unsigned.Rating = a.rating(now)
-	token, claims, signed, err := sign(ctx, s.o.Reputation, unsigned)
+	anew, err := sign(ctx, &a.last, s.o.Reputation, []any{a.log.Log(), verified}, now, func() accrual.Claims {
+		c := accrual.ClaimsOf(a.log.Reputation(), verified)
+		c.Rating = a.log.Rating(now.Unix()).Rated()
+		return c
+	})
 	if err != nil {
 		return Reputed{}, err
 	}
-	s.metrics.reputations.WithLabelValues("signed").Inc()
-	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
-	a.last = reusable[Reputed]{of, now.Add(lifetime / 2), Reputed{Reputation: claims, Token: token}}
-	return a.last.answer, nil
+	s.metrics.reputations.WithLabelValues(map[bool]string{true: "signed", false: "same"}[anew]).Inc()
+	return Reputed{a.last.claims, a.last.token}, nil
 }
 
 // verified returns the last verification that an agent passed, unless it has expired.
@@ -212,8 +197,7 @@ func (s *Service) Agents(ctx context.Context, after string) ([]accrual.Reputatio
 	return all, nil
 }
 
-// Enter enters closed sessions in their agents' logs, and again after late receipts. A failure for one owner does not
-// delay the others.
+// Enter enters closed sessions in their agents' logs, and again after late receipts. Owners do not delay each other.
 func (s *Service) Enter(ctx context.Context) error {
 	var failed []error
 	for _, owner := range slices.Sorted(maps.Keys(s.believed.Load().owners)) {

@@ -9,21 +9,16 @@ import (
 	"github.com/actionproof/mediator/reputation/dispute"
 )
 
-// Arbitrate takes an arbiter's decision of a general dispute. The one that makes a majority resolves it. Repeating the
-// same token is allowed.
+// Arbitrate takes an arbiter's decision, also again. The one that makes a majority resolves the general dispute.
 func (s *Service) Arbitrate(ctx context.Context, id, token string) (answer Dispute, err error) {
 	defer s.refuses(Spoken{}, &err)
 	switch {
 	case s.o.Disputes == nil:
 		return answer, errOff
-	case s.arbiters == nil:
+	case len(s.o.Disputes.Court.First) == 0:
 		return answer, refusal.New("not_configured", "the node has no arbiters")
 	}
 	d, hash := s.o.Disputes, evidence.HashToken(token)
-	var ids []string
-	for _, root := range d.Court.Roots() {
-		ids = append(ids, root.KeyID)
-	}
 	book, err := s.openBook(ctx)
 	if err != nil {
 		return answer, err
@@ -31,9 +26,7 @@ func (s *Service) Arbitrate(ctx context.Context, id, token string) (answer Dispu
 	if state, _ := book.Dispute(id); state.Has(hash) {
 		return s.Dispute(ctx, id)
 	}
-	decision, err := evidence.Open(s.arbiters, dispute.DecisionKind, token, evidence.Expected{
-		Issuers: ids, Audiences: []string{d.Audience}, KeyIDs: ids, MaxAge: dispute.DecisionLifetime,
-	})
+	decision, err := opens(s, d.Court.Roots(), dispute.DecisionKind, token)
 	if err := cmp.Or(book.Err(), err); err != nil {
 		return answer, err
 	}

@@ -59,6 +59,24 @@ func (b *bench) votes(t *testing.T, d reputation.Dispute, outcome string, arbite
 	return got
 }
 
+// A court with a key of two names, or a name of two arbiters, is refused at the start: one could decide alone.
+func TestTwins(t *testing.T) {
+	newCourt(t, func(o *reputation.Options) {
+		one, _ := nodetest.NamedArbiter(t, "a", o.Now)
+		renamed := one
+		renamed.KeyID = "b"
+		for name, twin := range map[string]evidence.Root{"one name": one, "two names": renamed} {
+			t.Run(name, func(t *testing.T) {
+				with, disputes := *o, *o.Disputes
+				disputes.Court = dispute.Court{First: dispute.Panel{{Root: one}, {Root: twin}}}
+				with.Disputes = &disputes
+				_, err := reputation.New(with)
+				wantCode(t, err, "trust_malformed")
+			})
+		}
+	})
+}
+
 // More than half of the arbiters decide: no single one does.
 func TestMajority(t *testing.T) {
 	b := newBench(t, false)

@@ -46,43 +46,39 @@ type Commitment struct {
 	RevealedAt  int64  `json:"revealed_at,omitempty"`
 }
 
-// Issue gives the caller's session a challenge, durably. It returns an open challenge again, so a lost answer is no
-// problem.
-func (s *Service) Issue(ctx context.Context, by Caller) (Issued, error) {
+// Issue gives the caller's session a challenge, durably, or again the open one: an answer can get lost.
+func (s *Service) Issue(ctx context.Context, by Caller) (answer Issued, err error) {
 	if err := s.open(ctx, by); err != nil {
 		return Issued{}, err
 	}
-	for range tries {
+	err = again(errContended, func() error {
 		now := s.o.Now()
 		had, err := s.o.Store.Challenges(ctx, by.Owner, by.Session)
 		if err != nil {
-			return Issued{}, err
+			return err
 		}
 		if n := len(had); n > 0 && had[n-1].Open(now) {
 			if last := had[n-1]; last.Commitment == "" && last.Agent == by.Agent {
-				return issued(last), nil
+				answer = issued(last)
+				return nil
 			}
-			return Issued{},
-				refusal.New("commitment_refused", "the session's last challenge has a commitment that was not revealed yet")
+			return refusal.New("commitment_refused", "the session's last challenge has a commitment that was not revealed yet")
 		}
 		if len(had) >= MaxChallenges {
-			return Issued{}, refusal.New("session_full", "the session has had %d challenges, which is the limit", len(had))
+			return refusal.New("session_full", "the session has had %d challenges, which is the limit", len(had))
 		}
 		c := s.newChallenge(by, int64(len(had))+1, now)
-		err = s.o.Store.Issue(ctx, c, s.o.Limits.Challenges)
-		switch {
-		case errors.Is(err, store.ErrMoved):
-			continue // a replica was faster
-		case errors.Is(err, store.ErrFull):
-			return Issued{},
-				refusal.New("owner_full", "the owner has %d challenges at the node, which is the limit", s.o.Limits.Challenges)
-		case err != nil:
-			return Issued{}, err
+		if err := s.o.Store.Issue(ctx, c, s.o.Limits.Challenges); errors.Is(err, store.ErrFull) {
+			return refusal.New("owner_full", "the owner has %d challenges at the node, which is the limit",
+				s.o.Limits.Challenges)
+		} else if err != nil {
+			return err
 		}
 		failpoint.Reach("challenge issued")
-		return issued(c), nil
-	}
-	return Issued{}, errContended
+		answer = issued(c)
+		return nil
+	})
+	return answer, err
 }
 
 func (s *Service) newChallenge(by Caller, number int64, now time.Time) store.Challenge {
@@ -149,34 +145,31 @@ func (s *Service) Reveal(ctx context.Context, by Caller, nonce, salt string, raw
 	})
 }
 
-// change lets do change a challenge of the caller's session, and again after a concurrent change. Nothing is stored if do
-// finds that it was done before.
+// change lets do change a challenge of the caller's session. It stores nothing if that was done before.
 func (s *Service) change(ctx context.Context, by Caller, nonce, step string,
 	do func(c *store.Challenge, now int64) (done bool, err error)) (Commitment, error) {
-	for range tries {
-		c, err := s.challenge(ctx, by, nonce)
-		if err != nil {
-			return Commitment{}, err
+	var c store.Challenge
+	err := again(errContended, func() (err error) {
+		if c, err = s.challenge(ctx, by, nonce); err != nil {
+			return err
 		}
 		done, err := do(&c, s.o.Now().UnixMilli())
-		if err == nil && !done {
-			err = s.open(ctx, by)
+		if err != nil || done {
+			return err
 		}
-		if err == nil && !done {
+		if err = s.open(ctx, by); err == nil {
 			err = s.o.Store.Change(ctx, c)
 		}
-		switch {
-		case errors.Is(err, store.ErrMoved):
-			continue
-		case err != nil:
-			return Commitment{}, err
-		case !done:
+		if err == nil {
 			failpoint.Reach(step)
 		}
-		return Commitment{Nonce: c.Nonce, Hash: c.Commitment, CommittedAt: c.Committed / 1000, Revealed: c.Revealed > 0,
-			RevealedAt: c.Revealed / 1000}, nil
+		return err
+	})
+	if err != nil {
+		return Commitment{}, err
 	}
-	return Commitment{}, errContended
+	return Commitment{Nonce: c.Nonce, Hash: c.Commitment, CommittedAt: c.Committed / 1000, Revealed: c.Revealed > 0,
+		RevealedAt: c.Revealed / 1000}, nil
 }
 
 func (s *Service) challenge(ctx context.Context, by Caller, nonce string) (store.Challenge, error) {

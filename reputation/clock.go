@@ -19,8 +19,7 @@ const (
 	stands = 10 * time.Minute
 )
 
-// clock reads the log's clock and refuses a time to which it has jumped. A wrong time in the log would stay: it closes
-// windows, and no later entry can be older.
+// clock reads the log's clock and refuses a time to which it has jumped: in the log a wrong time would stay.
 type clock struct {
 	read func(context.Context) (time.Time, error)
 	own  func() time.Time // whose differences are right even while it is set
@@ -78,14 +77,10 @@ func (s *Service) SetBack(ctx context.Context, token string) (log accrual.Log, e
 	switch {
 	case s.o.Disputes == nil:
 		return log, errOff
-	case s.operator == nil:
+	case s.o.Disputes.Operator == nil:
 		return log, refusal.New("not_configured", "the node has no operator's key for its log of disputes")
 	}
-	root := s.o.Disputes.Operator
-	stated, err := evidence.Open(s.operator, dispute.ClockKind, token, evidence.Expected{
-		Issuers: []string{root.KeyID}, Audiences: []string{s.o.Disputes.Audience}, KeyIDs: []string{root.KeyID},
-		MaxAge: dispute.ClockLifetime,
-	})
+	stated, err := opens(s, []evidence.Root{*s.o.Disputes.Operator}, dispute.ClockKind, token)
 	if err != nil {
 		return log, err
 	}

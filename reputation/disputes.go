@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,8 +33,7 @@ type Disputes struct {
 	Audience string
 	// Operator is the key that states the right time after a wrong clock, or nil.
 	Operator *evidence.Root
-	// Now is the log's clock, shared by all replicas: a fast clock would close windows early for all. nil means the
-	// service's own clock.
+	// Now is the log's clock, shared by all replicas: a fast one would close windows early. nil means the service's.
 	Now func(ctx context.Context) (time.Time, error)
 	// Registered returns since when an agent is registered.
 	Registered func(ctx context.Context, agent accrual.Agent) (since time.Time, ok bool, err error)
@@ -49,26 +49,39 @@ func (d *Disputes) defaults(now func() time.Time) error {
 		d.Now = func(context.Context) (time.Time, error) { return now(), nil }
 	}
 	d.TrialTime = cmp.Or(d.TrialTime, 10*time.Minute)
+	_, twice := pinned(d.Court.Roots())                          // an arbiter with two names could decide alone
 	_, err := translog.NewKey(d.Audience, make([]byte, 32), nil) // checks the origin
-	return err
+	return cmp.Or(twice, err)
 }
 
-// verifier returns one that believes offline keys, or nil without any.
-func verifier(roots []evidence.Root, now func() time.Time) (*evidence.Verifier, error) {
-	if len(roots) == 0 {
-		return nil, nil
+func pinned(roots []evidence.Root) (*evidence.Trust, error) {
+	return evidence.NewTrust(roots, evidence.Bundle{}, evidence.SignerPolicy{})
+}
+
+// opens opens a token by an offline key: its roots are pinned.
+func opens[C any](s *Service, roots []evidence.Root, kind evidence.Kind[C], token string) (o evidence.Opened[C],
+	err error) {
+	var ids []string
+	for _, root := range roots {
+		ids = append(ids, root.KeyID)
 	}
-	trust, err := evidence.NewTrust(roots, evidence.Bundle{}, evidence.SignerPolicy{})
+	trust, err := pinned(roots)
 	if err != nil {
-		return nil, err
+		return o, err
 	}
-	return evidence.NewVerifier(trust, evidence.VerifierOptions{Now: now})
+	verifier, err := evidence.NewVerifier(trust, evidence.VerifierOptions{Now: s.o.Now})
+	if err != nil {
+		return o, err
+	}
+	return evidence.Open(verifier, kind, token, evidence.Expected{
+		Issuers: ids, Audiences: []string{s.o.Disputes.Audience}, KeyIDs: ids, MaxAge: kind.MaxLifetime,
+	})
 }
 
 type docket struct {
 	held   shelf.Lock // for a turn
-	clock  *clock
-	trials *trials
+	clock  clock
+	trials trials
 
 	settling sync.Mutex // guards trials
 
@@ -78,17 +91,8 @@ type docket struct {
 	signer  string // of signed: its key
 }
 
-func newDocket(d *Disputes, own func() time.Time) *docket {
-	n := &docket{held: make(shelf.Lock, 1), trials: newTrials()}
-	if d != nil {
-		n.clock = &clock{read: d.Now, own: own}
-	}
-	return n
-}
-
 var errOff = refusal.New("not_configured", "the node takes no signals or disputes")
 
-// openBook returns the log as it is now, for reading.
 func (s *Service) openBook(ctx context.Context) (*dispute.Book, error) {
 	if s.o.Disputes == nil {
 		return nil, errOff
@@ -117,7 +121,6 @@ type call struct {
 	done  chan error // gets said, or why nothing is stored
 }
 
-// maxCalls bounds the calls in one turn.
 const maxCalls = 64
 
 // step judges by the current log and adds to it. Calls that wait at the same time share a transaction. Only what needs
@@ -218,7 +221,8 @@ func (s *Service) turn(ctx context.Context) {
 	if err == nil {
 		failpoint.Reach("step made")
 		for _, step := range t.Taken() {
-			s.metrics.steps.WithLabelValues(stepOf(step.Entry)).Inc()
+			kind, _ := accrual.MemberOf(step.Entry) // its name in the log, but that of a signal says what was done
+			s.metrics.steps.WithLabelValues(strings.Replace(kind, "signal", "published", 1)).Inc()
 		}
 	}
 	for _, c := range calls {
@@ -227,26 +231,4 @@ func (s *Service) turn(ctx context.Context) {
 		}
 		c.done <- c.said
 	}
-}
-
-func stepOf(e dispute.Entry) string {
-	switch {
-	case e.Signal != nil:
-		return "published"
-	case e.Final != nil:
-		return "final"
-	case e.Opened != nil:
-		return "opened"
-	case e.Reviewing != nil:
-		return "reviewing"
-	case e.Voted != nil:
-		return "voted"
-	case e.Appealed != nil:
-		return "appealed"
-	case e.Resolved != nil:
-		return "resolved"
-	case e.SetBack != nil:
-		return "set_back"
-	}
-	return "violation"
 }

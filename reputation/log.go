@@ -10,8 +10,7 @@ import (
 	"github.com/actionproof/mediator/translog"
 )
 
-// DisputeLog reads the log of signals and disputes, whose entries are canonical JSON of package dispute. It implements
-// [ledger.TreeReader].
+// DisputeLog is a [ledger.TreeReader] of signals and disputes. Its entries are canonical JSON of package dispute.
 type DisputeLog struct{ s *Service }
 
 // DisputeLog returns the log of signals and disputes. It refuses if the node takes none.
@@ -82,8 +81,7 @@ func (s steps) Completed(place int, entries []int64) ([]tlog.Hash, error) {
 	return s.store.Completed(s.ctx, place, entries)
 }
 
-// Check compares the state of the log of disputes with the log's end. Each entry was stored with the rows that it
-// changed, so nothing is replayed.
+// Check compares the state of the log of disputes with the log's end. An audit replays it.
 func (s *Service) Check(ctx context.Context) error {
 	if s.o.Disputes == nil {
 		return nil

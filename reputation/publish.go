@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
-// Signal is a signal and its state.
 type Signal struct {
 	Number int64           `json:"number"`
 	Status string          `json:"status"` // provisional, or final after its window
@@ -22,7 +21,6 @@ type Signal struct {
 	Entry  json.RawMessage `json:"entry"`
 }
 
-// Statuses of signals.
 const (
 	StatusProvisional = "provisional"
 	StatusFinal       = "final"
@@ -120,7 +118,6 @@ func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Pub
 	return nil
 }
 
-// Signal returns a signal by id.
 func (s *Service) Signal(ctx context.Context, id string) (answer Signal, err error) {
 	book, err := s.openBook(ctx)
 	if err != nil {
@@ -146,7 +143,6 @@ func (s *Service) document(ctx context.Context, id string) (json.RawMessage, err
 	return json.RawMessage(text), err
 }
 
-// entry returns an entry of the log.
 func (s *Service) entry(ctx context.Context, number int64) (json.RawMessage, error) {
 	texts, err := s.o.Store.Steps(ctx, number, 1)
 	return json.RawMessage(strings.Join(texts, "")), err

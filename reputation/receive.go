@@ -13,7 +13,6 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
-// MaxBatch bounds the receipts of one delivery.
 const MaxBatch = 200
 
 // Received is the state of a session's chain after a delivery.
@@ -63,8 +62,15 @@ func (s *Service) Receive(ctx context.Context, tokens []string) ([]Received, err
 	return answers, nil
 }
 
-// tries bounds how often an operation is repeated because a replica was faster.
-const tries = 4
+// again repeats what a replica was faster to do, a few times.
+func again(refused error, do func() error) error {
+	for range 4 {
+		if err := do(); !errors.Is(err, store.ErrMoved) {
+			return err
+		}
+	}
+	return refused
+}
 
 // receive returns the next wanted number and how many receipts were kept.
 func (s *Service) receive(ctx context.Context, d *delivered) (next int64, kept int, err error) {
@@ -72,13 +78,12 @@ func (s *Service) receive(ctx context.Context, d *delivered) (next int64, kept i
 	if err != nil {
 		return 0, 0, err
 	}
-	for range tries {
+	busy := refusal.New("overloaded", "other receipts of the session arrive at the same time")
+	err = again(busy, func() (err error) {
 		next, kept, err = s.add(ctx, owner, d)
-		if !errors.Is(err, store.ErrMoved) {
-			return next, kept, err
-		}
-	}
-	return next, 0, refusal.New("overloaded", "other receipts of the session arrive at the same time")
+		return err
+	})
+	return next, kept, err
 }
 
 // add verifies and stores the new receipts, or returns [store.ErrMoved] if the chain changed meanwhile.

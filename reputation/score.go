@@ -9,48 +9,54 @@ import (
 	"strings"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/autonomy"
 	"github.com/actionproof/mediator/reputation/store"
 	"github.com/actionproof/mediator/signer"
 )
 
-// Scored is the score of a session: the claims and the token that carries them. It has no text that the agent could
-// have written for others to read: see [Service.Revealed].
+// Scored is the score of a session. It has no text that the agent could have written: see [Service.Revealed].
 type Scored struct {
 	Score json.RawMessage `json:"score"`
 	Token string          `json:"token"`
 }
 
 // reusable is the last signed answer and what it was computed from. The zero value has none.
-type reusable[A any] struct {
+type reusable struct {
 	of     any
 	until  time.Time // after this it is signed again even if nothing changed
-	answer A
+	token  string
+	claims json.RawMessage // as signed
 }
 
-func (k *reusable[A]) serves(of any, now time.Time) bool {
-	return now.Before(k.until) && reflect.DeepEqual(k.of, of)
-}
-
-// sign signs claims and returns the token and its claims as signed.
-func sign[C any](ctx context.Context, by *signer.Issuer[C], c C) (token string, claims json.RawMessage,
-	signed C, err error) {
-	if token, signed, err = by.Sign(ctx, c); err != nil {
-		return "", nil, signed, err
+// sign signs claims, and reports whether it did: until half of the last token's lifetime has passed, that one serves
+// what was computed from the same.
+func sign[C any](ctx context.Context, last *reusable, by *signer.Issuer[C], of any, now time.Time,
+	claims func() C) (anew bool, err error) {
+	if now.Before(last.until) && reflect.DeepEqual(last.of, of) &&
+		evidence.IsAccepted(ctx, evidence.KeyIDOf(last.token)) {
+		return false, nil
 	}
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return "", nil, signed, errors.New("reputation: the signer made no JWS")
+	token, _, err := by.Sign(ctx, claims())
+	if err != nil {
+		return false, err
 	}
-	claims, err = base64.RawURLEncoding.DecodeString(parts[1])
-	return token, claims, signed, err
+	_, text, _ := strings.Cut(token, ".")
+	text, _, _ = strings.Cut(text, ".")
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	var times evidence.Registered
+	if err := errors.Join(err, json.Unmarshal(raw, &times)); err != nil {
+		return false, err
+	}
+	lifetime := time.Duration(times.Expires-times.IssuedAt) * time.Second
+	*last = reusable{of, now.Add(lifetime / 2), token, raw}
+	return true, nil
 }
 
 // maxAppraisal bounds how long a request waits for a session to be read. The next request continues.
 const maxAppraisal = 10 * time.Second
 
-// Score returns the score of the session with this receipt.
 func (s *Service) Score(ctx context.Context, receiptHash string) (Scored, error) {
 	r, err := s.o.Store.Receipt(ctx, receiptHash)
 	if errors.Is(err, store.ErrNotFound) {
@@ -88,22 +94,15 @@ func (s *Service) Revealed(ctx context.Context, owner, session string) ([]autono
 }
 
 func (s *Service) find(ctx context.Context, owner, session string) (state store.Session, err error) {
-	if owner != "" {
-		state, err = s.o.Store.Session(ctx, owner, session)
-	} else {
-		var all []store.Session
-		if all, err = s.o.Store.Sessions(ctx, session, 2); err == nil && len(all) != 1 {
-			err = store.ErrNotFound
-		} else if err == nil {
-			state = all[0]
-		}
+	all, err := s.o.Store.Sessions(ctx, owner, session, 2)
+	if errors.Is(err, store.ErrNotFound) || err == nil && len(all) != 1 {
+		err = refusal.New("not_found",
+			"the node has no receipts of the session %.80q, or several owners have a session with this id", session)
 	}
-	if errors.Is(err, store.ErrNotFound) {
-		return state,
-			refusal.New("not_found",
-				"the node has no receipts of the session %.80q, or several owners have a session with this id", session)
+	if err != nil {
+		return state, err
 	}
-	return state, err
+	return all[0], nil
 }
 
 // read reads a complete session, locked until release is called. It refuses one with two chains.
@@ -132,19 +131,13 @@ func (s *Service) appraise(ctx context.Context, r *reading) (Scored, error) {
 	if err != nil {
 		return Scored{}, err
 	}
-	now, of := s.o.Now(), []any{r.measured.Len(), hash, challenges}
-	if r.last.serves(of, now) {
-		return r.last.answer, nil
-	}
-	token, claims, signed, err := sign(ctx, s.o.Score,
-		autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline)))
-	if err != nil {
+	of := []any{r.measured.Len(), hash, challenges}
+	if _, err := sign(ctx, &r.last, s.o.Score, of, s.o.Now(), func() autonomy.Claims {
+		return autonomy.NewClaims(r.measured, hash, autonomy.Appraise(r.measured, challenges, baseline))
+	}); err != nil {
 		return Scored{}, err
 	}
-	answer := Scored{Score: claims, Token: token}
-	lifetime := time.Duration(signed.Expires-signed.IssuedAt) * time.Second
-	r.last = reusable[Scored]{of, now.Add(lifetime / 2), answer}
-	return answer, nil
+	return Scored{r.last.claims, r.last.token}, nil
 }
 
 // beside returns the challenges of a session, and its owner's baseline with the hash.

@@ -3,7 +3,7 @@
 // results.
 //
 //	service.go    the service, its options and the trusted owners
-//	receive.go    incoming receipts; publish.go signals; file.go disputes; statements.go their authors
+//	receive.go    incoming receipts; publish.go signals; file.go disputes; statements.go callers and authors
 //	sessions.go   the sessions in memory; accounts.go the agents' logs and reputations; internal/shelf how both are kept
 //	disputes.go   the log of signals and disputes; clock.go its time; log.go the log for readers
 //	settle.go     the end of windows and disputes; arbitrate.go decisions of arbiters; trials.go the others' trials
@@ -35,7 +35,6 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// DefaultRetention is the default time for which sessions are kept.
 const DefaultRetention = 90 * 24 * time.Hour
 
 // Limits bound what one owner can use. Zero means the default. Bursts are ten times the average.
@@ -57,8 +56,7 @@ type Options struct {
 	// Score and Reputation sign as the appraiser.
 	Score      *signer.Issuer[autonomy.Claims]
 	Reputation *signer.Issuer[accrual.Claims]
-	// Verified returns the last verification that an agent passed, even if expired, or nil. A nil function means that
-	// none has passed.
+	// Verified returns the last verification that an agent passed, even if expired, or nil. It may be nil itself.
 	Verified func(context.Context, accrual.Agent) (*accrual.Verified, error)
 	// Disputes configure signals and disputes; nil takes none.
 	Disputes *Disputes
@@ -121,15 +119,12 @@ type Service struct {
 	sessions  *shelf.Shelf[sessionKey, reading]    // weighed in receipts of usual size
 	accounts  *shelf.Shelf[accrual.Agent, account] // weighed in bytes
 	docket    *docket
-	arbiters  *evidence.Verifier // nil without arbiters
-	operator  *evidence.Verifier // nil without an operator's key
 	metrics   *metrics
 	reads     shelf.Lock // for reading a session, which costs CPU time for verification
 
 	believing sync.Mutex // held during Believe
 }
 
-// New makes a service.
 func New(o Options) (*Service, error) {
 	if o.Store == nil || o.Score == nil || o.Reputation == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("reputation: the service needs a store, two signers, a clock and a log")
@@ -152,19 +147,13 @@ func New(o Options) (*Service, error) {
 	s := &Service{
 		o: o, strangers: flood.Logger(o.Log),
 		sessions: shelf.New[sessionKey, reading](o.Limits.Cached), accounts: shelf.New[accrual.Agent, account](maxAccounts),
-		docket: newDocket(o.Disputes, o.Now), reads: make(shelf.Lock, maxReads),
+		docket: &docket{held: make(shelf.Lock, 1),
+			trials: trials{open: make(map[string]*attempt), turns: make(map[string]int64)}},
+		reads: make(shelf.Lock, maxReads),
 	}
 	s.metrics = newMetrics(o.Metrics, s.sessions)
-	if d := o.Disputes; d != nil {
-		var err error
-		if s.arbiters, err = verifier(d.Court.Roots(), o.Now); err != nil {
-			return nil, err
-		}
-		if d.Operator != nil {
-			if s.operator, err = verifier([]evidence.Root{*d.Operator}, o.Now); err != nil {
-				return nil, err
-			}
-		}
+	if o.Disputes != nil {
+		s.docket.clock.read, s.docket.clock.own = o.Disputes.Now, o.Now
 	}
 	s.metrics.upToDate.Set(float64(o.Now().Unix()))
 	return s, s.Believe(o.Believed)
@@ -219,6 +208,7 @@ func (s *Service) admit(l *rate.Limiter, n int, what string) error {
 
 const (
 	maxReads    = 2 // sessions at once
+	settleEvery = 5 * time.Second
 	closedEvery = time.Minute
 	pruneEvery  = time.Hour
 	// keptTokens keeps used caller tokens longer, in case the clock is set back.
@@ -244,7 +234,13 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	}
 	var settled sync.WaitGroup
-	settled.Go(func() { s.settleAlways(ctx) })
+	settled.Go(func() {
+		for range every.Tick(ctx, settleEvery) {
+			if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
+				s.o.Log.Error("some disputes were not settled", zap.Error(err))
+			}
+		}
+	})
 	defer settled.Wait()
 	work()
 	for range every.Tick(ctx, closedEvery) {

@@ -17,7 +17,7 @@ type reading struct {
 	// generation is the owner's when reading started. Later the same receipts may be untrusted.
 	generation uint64
 	measured   *autonomy.Session
-	last       reusable[Scored]
+	last       reusable
 }
 
 var errBusy = refusal.New("overloaded", "the session is being read")
@@ -30,7 +30,7 @@ func (s *Service) catchUp(ctx context.Context, r *reading) error {
 		return err
 	}
 	if r.generation != owner.generation {
-		r.generation, r.measured, r.last = owner.generation, autonomy.NewSession(b.hosts), reusable[Scored]{}
+		r.generation, r.measured, r.last = owner.generation, autonomy.NewSession(b.hosts), reusable{}
 	}
 	release, ok := s.reads.Take(ctx)
 	if !ok {

@@ -5,27 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"go.uber.org/zap"
-
-	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/reputation/store"
 )
-
-const settleEvery = 5 * time.Second
-
-func (s *Service) settleAlways(ctx context.Context) {
-	if s.o.Disputes == nil {
-		return
-	}
-	for range every.Tick(ctx, settleEvery) {
-		if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
-			s.o.Log.Error("some disputes were not settled", zap.Error(err))
-		}
-	}
-}
 
 // Settle closes signals and resolves disputes that are due. Before each trial, which can be slow, it does everything
 // else. A failure of one does not delay the others.
@@ -95,8 +78,7 @@ func (s *Service) endings(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// end adds an entry that ends something. It signs the resolution of a dispute first, so that no resolved dispute lacks
-// one.
+// end adds an entry that ends something. It first signs the resolution of a dispute: no resolved one may lack it.
 func (t *turn) end(ctx context.Context, e dispute.Entry) error {
 	if e.Resolved == nil {
 		return t.Add(e)

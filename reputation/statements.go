@@ -1,7 +1,10 @@
 package reputation
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -12,9 +15,9 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
+	"github.com/actionproof/mediator/reputation/store"
 )
 
-// Spoken is an incoming document of an agent.
 type Spoken struct {
 	Document []byte
 	// By is the agent named by its sidecar, and Statement the sidecar's token about the document. An agent without a
@@ -23,8 +26,7 @@ type Spoken struct {
 	Statement string
 }
 
-// said verifies the author of d. It returns the document's canonical JSON with its signature, which is the sidecar's
-// token if there is one.
+// said verifies the author of d, and returns the canonical JSON with its signature or its sidecar's token.
 func (s *Service) said(from Spoken, kind string, d dispute.Document) (author accrual.Agent, signed string, err error) {
 	if author, err = accrual.ParseAgent(dispute.Author(d)); err != nil {
 		return author, "", err
@@ -100,4 +102,43 @@ func (s *Service) refuses(from Spoken, err *error) {
 		fields = append(fields, zap.String("owner", from.By.Owner), zap.String("agent", from.By.Agent))
 	}
 	s.strangers.Warn("a signal or a dispute was refused", fields...)
+}
+
+// Caller is the agent that makes a request, as its sidecar names it.
+type Caller struct {
+	Owner, Agent, Session, EventID string
+	// ModelCalls counts the session's model calls that the sidecar saw end with a whole answer.
+	ModelCalls int64
+}
+
+// Caller verifies a caller token for one request and uses it up, once among all replicas.
+func (s *Service) Caller(ctx context.Context, token, method, path string, body []byte) (Caller, error) {
+	if token == "" {
+		return Caller{}, refusal.New("caller_invalid", "the request has no header %s", interaction.CallerHeader)
+	}
+	c, err := evidence.UnverifiedClaims(interaction.CallerKind, token)
+	if err != nil {
+		return Caller{}, err
+	}
+	owner, err := s.believed.Load().owner(c.Owner)
+	if err != nil {
+		return Caller{}, err
+	}
+	o, err := evidence.Open(owner.Live, interaction.CallerKind, token, owner.Callers)
+	if err != nil {
+		return Caller{}, evidence.Stale(err)
+	}
+	c = o.Claims()
+	if err := c.Calls(method, path, body); err != nil {
+		return Caller{}, err
+	}
+	if err := s.admit(owner.rates.calls, 1, "requests of agents"); err != nil {
+		return Caller{}, err
+	}
+	// Ids are unique only within an owner.
+	err = s.o.Store.Use(ctx, c.Owner+" "+c.ID, time.Unix(c.Expires, 0))
+	if errors.Is(err, store.ErrUsed) {
+		return Caller{}, refusal.New("caller_invalid", "the caller token %.80q was used before", c.ID)
+	}
+	return Caller{Owner: c.Owner, Agent: c.Agent, Session: c.Session, EventID: c.EventID, ModelCalls: c.ModelCalls}, err
 }

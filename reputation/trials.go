@@ -21,8 +21,7 @@ import (
 )
 
 const (
-	// triedFirst is the pause before the next trial if evidence is missing. It doubles up to triedLast, and starts again
-	// at the deadline.
+	// triedFirst is the pause before another trial if evidence is missing. It doubles, anew after the deadline.
 	triedFirst = time.Minute
 	triedLast  = 6 * time.Hour
 	// failsFor is the time after the deadline in which failing trials are repeated.
@@ -43,10 +42,6 @@ type attempt struct {
 	at       time.Time
 	wait     time.Duration
 	late     bool
-}
-
-func newTrials() *trials {
-	return &trials{open: make(map[string]*attempt), turns: make(map[string]int64)}
 }
 
 func (t *trials) note(id string, late bool, now time.Time) {
@@ -87,7 +82,6 @@ func (t *trials) next(ids []string) int {
 	}))
 }
 
-// dueTrials returns the disputes to judge now.
 func (s *Service) dueTrials(ctx context.Context) ([]string, error) {
 	now, err := s.docket.clock.now(ctx)
 	if err != nil {
@@ -156,8 +150,7 @@ func (s *Service) try(ctx context.Context, id string) error {
 }
 
 func (s *Service) giveUp(ctx context.Context, id string, late bool, reason string, after time.Duration,
-	because error,
-) error {
+	because error) error {
 	return s.step(ctx, func(t *turn) error {
 		state, _ := t.Dispute(id)
 		switch {
@@ -177,73 +170,61 @@ func (s *Service) show(ctx context.Context, d dispute.State, trial *dispute.Tria
 	if err != nil {
 		return err
 	}
-	records := make(map[string]*dispute.Record)
-	begin := func(session string) (*dispute.Record, error) {
-		r := records[session]
-		if r != nil {
-			return r, nil
-		}
-		challenges, err := s.challenges(ctx, sessionKey{target.Owner, session})
-		if err == nil {
-			r = trial.Session(challenges)
-			records[session] = r
-			err = s.showSession(ctx, sessionKey{target.Owner, session}, r)
-		}
-		return r, err
-	}
 	held, err := s.held(ctx, d.Receipts)
 	if err != nil {
 		return err
 	}
+	var sessions []string // of the disputed receipts: opening the dispute was allowed on their account
 	for _, r := range held {
-		if _, err := begin(r.Chain.SessionID); err != nil {
-			return err
-		}
+		sessions = append(sessions, r.Chain.SessionID)
 	}
-	tokens, err := s.broughtIn(ctx, d.DisputeID)
+	text, err := s.document(ctx, filingDocument+d.DisputeID)
 	if err != nil {
 		return err
 	}
+	var filing dispute.Challenge // a contract brings nothing
+	if err := json.Unmarshal(text, &filing); err != nil {
+		return err
+	}
 	var others []evidence.Opened[interaction.Receipt]
-	for _, token := range tokens {
+	for _, token := range filing.Brought() {
 		c, err := evidence.UnverifiedClaims(interaction.Kind, token)
 		if err != nil || c.Owner != target.Owner || c.Agent != target.Subject {
 			continue // not the target's
 		}
 		o, err := s.openPast(token)
-		if err != nil && problem.DetailsOf(err).Code == "signature_invalid" {
+		switch {
+		case err == nil:
+			others = append(others, o)
+		case problem.DetailsOf(err).Code == "signature_invalid":
 			trial.Forged(evidence.HashToken(token))
 		}
-		if err != nil {
+		if err == nil && slices.Contains(d.Receipts, o.Hash()) {
+			sessions = append(sessions, c.Chain.SessionID)
+		}
+	}
+	records := make(map[string]*dispute.Record)
+	for _, session := range sessions {
+		if records[session] != nil {
 			continue
 		}
-		others = append(others, o)
-		if slices.Contains(d.Receipts, o.Hash()) {
-			if _, err := begin(c.Chain.SessionID); err != nil {
-				return err
-			}
+		key := sessionKey{target.Owner, session}
+		challenges, err := s.challenges(ctx, key)
+		if err != nil {
+			return err
+		}
+		records[session] = trial.Session(challenges)
+		if err := s.showSession(ctx, key, records[session]); err != nil {
+			return err
 		}
 	}
 	for _, o := range others {
 		c := o.Claims()
-		// Only sessions of disputed receipts are judged: opening the dispute was allowed on their account.
 		if r := records[c.Chain.SessionID]; r != nil {
 			r.Other(o.Hash(), &c)
 		}
 	}
 	return nil
-}
-
-func (s *Service) broughtIn(ctx context.Context, id string) ([]string, error) {
-	text, err := s.document(ctx, filingDocument+id)
-	if err != nil {
-		return nil, err
-	}
-	var c dispute.Challenge
-	if err := json.Unmarshal(text, &c); err != nil {
-		return nil, err
-	}
-	return c.Brought(), nil
 }
 
 // showSession shows a trial a session's chain and its fork. An untrusted receipt ends the chain.

@@ -2,8 +2,7 @@
 // the session's receipts mention what the node has acknowledged.
 //
 //	node.go       challenges, for every agent
-//	read.go       public reads, for every agent
-//	way.go        requests that need a rule of the sidecar
+//	way.go        requests that need a rule of the sidecar, and public reads, for every agent
 //	statement.go  documents that an agent publishes and the sidecar signs
 package node
 
@@ -70,7 +69,6 @@ type Options struct {
 // Relay relays agents' requests to the node. It is safe for concurrent use. A nil Relay has no node and refuses.
 type Relay struct{ o Options }
 
-// New makes a relay.
 func New(o Options) *Relay { return &Relay{o} }
 
 func isAgent(segment string) bool {

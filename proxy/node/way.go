@@ -9,13 +9,13 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/internal/pattern"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/session"
 )
 
-// Way is a path of the node that agents reach at the mediator's own name if a rule says so. What an agent writes there
-// is public.
+// Way is a path of the node that agents reach by a rule. What an agent writes there is public.
 type Way struct {
 	Path    string
 	Methods []string
@@ -33,7 +33,6 @@ var ways = []Way{
 	{Path: disputePath, Methods: []string{http.MethodPost}, Publishes: true},
 }
 
-// WayAt returns the way at an escaped path.
 func WayAt(path string) (Way, bool) {
 	i := slices.IndexFunc(ways, func(w Way) bool { return w.Path == path })
 	if i < 0 {
@@ -48,7 +47,6 @@ func Publishes(path string) bool {
 	return way.Publishes
 }
 
-// Paths names all paths.
 func Paths() string {
 	var all []string
 	for _, w := range ways {
@@ -57,7 +55,6 @@ func Paths() string {
 	return strings.Join(all, ", ")
 }
 
-// Takes reports whether the way accepts the HTTP method.
 func (w Way) Takes(method string) bool { return slices.Contains(w.Methods, method) }
 
 // maxSent bounds a request's body, in bytes, as the node does.
@@ -102,4 +99,35 @@ func (n *Relay) token(ctx context.Context, s *session.Session, method, path stri
 
 func errMissing() error {
 	return refusal.New("not_configured", "this sidecar has no node that appraises receipts")
+}
+
+// readable lists the path segments that may follow a prefix, spelled so that the node cannot read another path.
+var readable = []struct {
+	prefix  string
+	segment func(string) bool
+}{
+	{scorePath, evidence.IsHash}, {reputationPath, isAgent},
+	{signalsPath + "/", pattern.New(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`).MatchString},
+	{disputesPath, pattern.New(`^dsp_[0-9a-f]{32}$`).MatchString},
+	{schemasPath, pattern.New(`^[a-z]{1,16}$`).MatchString},
+}
+
+// colons unescapes colons: agents' ids have them, and JavaScript's encodeURIComponent escapes them.
+var colons = strings.NewReplacer("%3A", ":", "%3a", ":")
+
+// Target returns the node's path for a request that every agent may make. Of an escaped path only colons may be.
+func Target(method, path, query string) (target string, ok bool) {
+	switch {
+	case method == http.MethodPost:
+		return path, query == "" && (path == issuePath || path == commitPath)
+	case method != http.MethodGet || query != "":
+		return "", false
+	}
+	path = colons.Replace(path)
+	for _, r := range readable {
+		if segment, ok := strings.CutPrefix(path, r.prefix); ok {
+			return path, r.segment(segment)
+		}
+	}
+	return "", false
 }

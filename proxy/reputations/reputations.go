@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
@@ -18,8 +19,7 @@ import (
 type Options struct {
 	// Ask asks the node for a token of the sidecar's agent.
 	Ask func(ctx context.Context) (token string, err error)
-	// Accepts reports whether the key version kid is still trusted. A token by another version counts as ended. Nil
-	// trusts every version.
+	// Accepts reports whether a key version is still trusted; its tokens have ended otherwise. Nil trusts every version.
 	Accepts func(kid string) bool
 	Now     func() time.Time
 	Log     *zap.Logger
@@ -37,8 +37,7 @@ const (
 	margin = 5 * time.Second
 )
 
-// Cache keeps the last token, and renews it before it ends. A post waits briefly, and only if there is no valid token.
-// It is safe for concurrent use.
+// Cache keeps the last token, and renews it before it ends. Posts wait only without one. It may be used concurrently.
 type Cache struct {
 	o       Options
 	life    context.Context // ends with Close
@@ -105,12 +104,11 @@ func (c *Cache) State(ctx context.Context, maxAge time.Duration) State {
 	if asking == nil {
 		return s
 	}
-	bound := time.NewTimer(maxWait)
-	defer bound.Stop()
+	bounded, cancel := context.WithTimeout(ctx, maxWait)
+	defer cancel()
 	select {
 	case <-asking:
-	case <-bound.C:
-	case <-ctx.Done():
+	case <-bounded.Done():
 	}
 	s, _ = c.look(maxAge)
 	return s
@@ -178,4 +176,30 @@ func (c *Cache) ask(asked chan struct{}) {
 	}
 	c.token, c.kid, c.forgotten = token, evidence.KeyIDOf(token), false
 	c.issued, c.end = time.Unix(claims.IssuedAt, 0), time.Unix(claims.Expires, 0)
+}
+
+type metrics struct {
+	fetched, failed, sent, missing prometheus.Counter
+	signed                         prometheus.Gauge
+}
+
+// newMetrics registers nothing if r is nil.
+func newMetrics(r prometheus.Registerer) *metrics {
+	with := promauto.With(r)
+	questions := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "mediator_reputation_questions_total",
+		Help: "Questions to the node for the reputation of an agent, by result: fetched or failed.",
+	}, []string{"result"})
+	posts := with.NewCounterVec(prometheus.CounterOpts{
+		Name: "mediator_reputation_posts_total",
+		Help: "Posts of agents whose reputation the policy may ask for, by whether there was one: sent or missing.",
+	}, []string{"reputation"})
+	return &metrics{
+		fetched: questions.WithLabelValues("fetched"), failed: questions.WithLabelValues("failed"),
+		sent: posts.WithLabelValues("sent"), missing: posts.WithLabelValues("missing"),
+		signed: with.NewGauge(prometheus.GaugeOpts{
+			Name: "mediator_reputation_signed_seconds",
+			Help: "When the reputation of the last post that had one was signed, in Unix seconds; 0 before the first.",
+		}),
+	}
 }

@@ -1,3 +1,13 @@
+// Package accrual computes the reputation of an agent from its log of scored sessions and ended disputes (seed 003:
+// Reputation Accrual), and R, its rating (seed 002). It has no clock, store or network: the same log always gives the
+// same reputation and rating, byte for byte.
+//
+//	entry.go           the entries of the log; form.go their form
+//	account.go         the log
+//	reputation.go      the reputation; points.go its part of disputes; token.go its token
+//	rating.go          the rating; inputs.go what it is computed from, and factors.go how
+//
+// A reputation is a likelihood. It never proves that no human was involved.
 package accrual
 
 import (
@@ -61,7 +71,6 @@ func NewAccount(agent Agent, formulas string) (*Account, error) {
 	return a, nil
 }
 
-// Replay returns the account of a whole log.
 func Replay(agent Agent, entries []Entry, formulas string) (*Account, error) {
 	a, err := NewAccount(agent, formulas)
 	if err != nil {
@@ -78,8 +87,7 @@ func Replay(agent Agent, entries []Entry, formulas string) (*Account, error) {
 // Log returns how far the log was read.
 func (a *Account) Log() Log { return a.log }
 
-// Add adds one entry and reports whether it says anything new; otherwise the log does not change. A
-// contradicting entry is refused.
+// Add adds one entry and reports whether it says anything new. It refuses a contradicting entry.
 func (a *Account) Add(e Entry) (added bool, err error) {
 	raw, err := e.Encode()
 	if err != nil {

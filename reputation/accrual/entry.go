@@ -1,12 +1,6 @@
 package accrual
 
-import (
-	"errors"
-	"fmt"
-	"reflect"
-
-	"github.com/actionproof/mediator/internal/strictjson"
-)
+import "fmt"
 
 // Entry is one entry of an agent's log: At and exactly one other member.
 type Entry struct {
@@ -19,8 +13,7 @@ type Entry struct {
 	Violation *Violation `json:"violation,omitempty"`
 }
 
-// Session is a closed session with its score. A later entry for the same session replaces it, because late receipts can
-// change the score.
+// Session is a closed session with its score. A later entry replaces it: late receipts can change the score.
 type Session struct {
 	ID          string  `json:"session_id" form:"name:128"`
 	EventID     string  `json:"event_id" form:"name:256"`  // the verified event that opened it
@@ -47,88 +40,68 @@ type Dispute struct {
 // Raised is an ended dispute that the agent raised against another.
 type Raised Dispute
 
-// Outcomes of a dispute.
+// These entries count for the rating alone ([Rating]). They leave the reputation unchanged but for its log head.
+
+// Signal is a signal of the agent whose window has closed, with the node's findings at its publication.
+type Signal struct {
+	ID           string `json:"signal_id" form:"name:128"`
+	Trace        bool   `json:"trace"`        // the node held all receipts it rests on, all of the same agent
+	Sources      bool   `json:"sources"`      // one of those receipts is of an answered model call at a trusted host
+	Context      bool   `json:"context"`      // a sidecar signed it, so its session and event are known
+	Verification bool   `json:"verification"` // the agent had passed a verification
+	Timestamp    bool   `json:"timestamp"`    // its time was close to the node's
+	Schema       bool   `json:"schema"`       // it followed the published schema
+}
+
+// Cited is another agent's closed signal that rests on receipts of this one. Only the first of an owner is entered.
+type Cited struct {
+	By       string `json:"by" form:"agent"` // the other agent's id
+	SignalID string `json:"signal_id" form:"name:128"`
+}
+
+// Violation is a breach of a rule against spam; package dispute names the rules.
+type Violation struct {
+	Rule string `json:"rule" form:"name:128"`
+}
+
 const (
 	ChallengerWins = "challenger_wins"
 	TargetWins     = "target_wins"
 	Inconclusive   = "inconclusive"
 )
 
-// maxEntry bounds an entry, in bytes.
 const maxEntry = 64 << 10
 
 // ParseEntry reads the canonical JSON that [Entry.Encode] writes and refuses any other spelling.
-func ParseEntry(raw []byte) (Entry, error) {
-	var e Entry
-	if err := strictjson.ParseCanonical(raw, &e, maxEntry); err != nil {
-		return Entry{}, fmt.Errorf("accrual: an entry is malformed: %w", err)
-	}
-	if err := e.check(); err != nil {
-		return Entry{}, err
-	}
-	return e, nil
-}
+func ParseEntry(raw []byte) (Entry, error) { return ParseEntryOf[Entry](raw, maxEntry) }
 
 // Encode returns the entry as RFC 8785 canonical JSON. It refuses an invalid entry.
-func (e Entry) Encode() ([]byte, error) {
-	if err := e.check(); err != nil {
-		return nil, err
-	}
-	text, err := strictjson.CanonicalOf(e)
-	if err == nil && len(text) > maxEntry { // such a log could never be read again
-		err = fmt.Errorf("accrual: an entry has %d bytes; at most %d are written", len(text), maxEntry)
-	}
-	return text, err
-}
+func (e Entry) Encode() ([]byte, error) { return EncodeEntry(e, maxEntry) }
 
-func (e Entry) check() error {
-	if err := CheckForm(e); err != nil {
-		return fmt.Errorf("accrual: an entry is malformed: %w", err)
-	}
-	about, err := Member(e)
-	if rule, ok := about.(interface{ check() error }); ok && err == nil {
-		err = rule.check()
-	}
+// Check is for [CheckForm], like those below.
+func (e Entry) Check() error {
+	_, err := MemberOf(e)
 	return err
 }
 
-// Member returns the one pointer in an entry of a log that is set. It refuses an entry with none or several.
-func Member(entry any) (set any, err error) {
-	v := reflect.ValueOf(entry)
-	for i := range v.NumField() {
-		f := v.Field(i)
-		switch {
-		case f.Kind() != reflect.Pointer || f.IsNil():
-		case set != nil:
-			return nil, errors.New("an entry has several subjects")
-		default:
-			set = f.Interface()
-		}
-	}
-	if set == nil {
-		err = errors.New("an entry has no subject")
-	}
-	return set, err
-}
-
-func (s *Session) check() error {
+func (s Session) Check() error {
 	if s.Hosts == nil || s.Interactions > 0 && len(s.Hosts) == 0 {
 		return fmt.Errorf("accrual: the interactions and hosts of the session %s contradict each other", s.ID)
 	}
 	return nil
 }
 
-func (d *Dispute) check() error { return d.checkAs(TargetWins) }
+func (d Dispute) Check() error { return d.checkAs(TargetWins) }
 
-func (r *Raised) check() error {
+func (r Raised) Check() error {
 	if r.Outcome == "" {
 		return fmt.Errorf("accrual: the raised dispute %s has no outcome", r.ID)
 	}
-	return (*Dispute)(r).checkAs(ChallengerWins)
+	return Dispute(r).checkAs(ChallengerWins)
 }
 
 // checkAs checks a dispute that the agent wins by the outcome won. Only the winner gains points.
-func (d *Dispute) checkAs(won string) error {
+func (d Dispute) checkAs(won string) error {
 	switch {
 	case d.Bonus && d.Outcome != won:
 		return fmt.Errorf("accrual: the dispute %s gives points to an agent that did not win it", d.ID)

@@ -11,16 +11,18 @@ import (
 	"unicode/utf8"
 
 	"github.com/actionproof/mediator/internal/pattern"
+	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// CheckForm refuses a struct with a member of another form than the member's tag "form" demands. A member that is
-// missing and may be (omitempty) has any form. The forms are:
+// CheckForm refuses a struct with a member of another form than the member's tag "form" demands, or by its own Check
+// method, if it has one. A member that is missing and may be (omitempty) has any form. The forms are:
 //
 //	id, hash, dispute, agent  texts, by the patterns below
 //	text:N, name:N            1 to N characters, or 1 to N bytes
 //	a|b|c                     one of these texts
 //	time, count               whole numbers from 1, or from 0
 //	rounded:N                 0 to N, by [Round]
+//	true, false               always so
 //
 // In a list each item has the form, and no item is there twice. "most:N" bounds the list, "sorted" demands ascending
 // order.
@@ -49,7 +51,48 @@ func CheckForm(of any) error {
 			return err
 		}
 	}
+	if rule, ok := v.Interface().(interface{ Check() error }); ok {
+		return rule.Check()
+	}
 	return nil
+}
+
+// ParseEntryOf reads the canonical JSON that [EncodeEntry] writes and refuses any other spelling.
+func ParseEntryOf[E any](raw []byte, most int) (e E, err error) {
+	if err = strictjson.ParseCanonical(raw, &e, most); err == nil {
+		err = CheckForm(e)
+	}
+	if err != nil {
+		return *new(E), fmt.Errorf("an entry is malformed: %w", err)
+	}
+	return e, nil
+}
+
+// EncodeEntry returns an entry of a log as RFC 8785 canonical JSON. It refuses one that could never be read again.
+func EncodeEntry(e any, most int) ([]byte, error) {
+	if err := CheckForm(e); err != nil {
+		return nil, fmt.Errorf("an entry is invalid: %w", err)
+	}
+	text, err := strictjson.CanonicalOf(e)
+	if err == nil && len(text) > most {
+		err = fmt.Errorf("an entry has %d bytes; at most %d are written", len(text), most)
+	}
+	return text, err
+}
+
+// MemberOf names the one pointer in an entry of a log that is set. It refuses an entry with none or several.
+func MemberOf(entry any) (name string, err error) {
+	set, v := 0, reflect.ValueOf(entry)
+	for i := range v.NumField() {
+		if f := v.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
+			name, _, _ = strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+			set++
+		}
+	}
+	if set != 1 {
+		return "", fmt.Errorf("an entry has %d subjects instead of one", set)
+	}
+	return name, nil
 }
 
 func checkList(name string, form, list []string) error {
@@ -96,6 +139,8 @@ func checkValue(name, form string, v reflect.Value) error {
 	switch kind {
 	case "time":
 		return want(1 <= v.Int() && v.Int() <= maxWhole, "is not a time in Unix seconds")
+	case "true", "false":
+		return want(fmt.Sprint(v.Bool()) == kind, "is not %s", kind)
 	case "count":
 		return want(0 <= v.Int() && v.Int() <= maxWhole, "is negative or too great")
 	case "rounded":

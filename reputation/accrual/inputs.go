@@ -70,8 +70,7 @@ type outcome struct {
 	event int  // its number, or that of the event before
 }
 
-// outcomes returns the last outcomes, at most window. The days of an agent without a sidecar are neutral ones, until a
-// dispute is lost.
+// outcomes returns the last ones. The days of an agent without a sidecar are neutral, until it loses a dispute.
 func (a *Account) outcomes() []outcome {
 	var last []outcome
 	for i := len(a.events) - 1; i >= 0 && len(last) < window; i-- {

@@ -67,7 +67,6 @@ type Reputation struct {
 	Log  Log    `json:"log"`
 }
 
-// ScoredSession is one session of a score history.
 type ScoredSession struct {
 	Timestamp int64   `json:"timestamp" form:"time"` // of the log entry, Unix seconds
 	Score     float64 `json:"score" form:"rounded:100"`
@@ -75,8 +74,7 @@ type ScoredSession struct {
 	Coverage  float64 `json:"coverage" form:"rounded:1"`
 }
 
-// Reputation returns the reputation. Sessions scored by other formulas than the account's count as sessions and
-// interactions, but not for the score.
+// Reputation returns the reputation. Sessions scored by other formulas count, but not for the score.
 func (a *Account) Reputation() Reputation {
 	r := Reputation{
 		AgentID: a.agent.String(), Owner: a.agent.Owner, Agent: a.agent.Subject, TotalSessions: int64(len(a.events)),
@@ -210,3 +208,44 @@ func mean(values []float64) float64 {
 
 // Round rounds to six decimals, because the last digits of a score depend on the order of additions. -0 becomes 0.
 func Round(f float64) float64 { return math.Round(f*1e6)/1e6 + 0 }
+
+// The tiers, lowest first (seed: tier).
+const (
+	TierNew         = "new"
+	TierBuilding    = "building"
+	TierEstablished = "established"
+	TierTrusted     = "trusted"
+	TierVerified    = "verified"
+)
+
+// tiers need both thresholds (seed: TIERS). An agent that lost a dispute never reaches a spotless one.
+var tiers = []tierFrom{
+	{TierNew, 0, 0, false},
+	{TierBuilding, 30, 10, false},
+	{TierEstablished, 50, 100, false},
+	{TierTrusted, 70, 500, true},
+	{TierVerified, 85, 1000, true},
+}
+
+type tierFrom struct {
+	name         string
+	score        float64
+	interactions int64
+	spotless     bool
+}
+
+// tierOf returns the highest tier reached. score excludes points from disputes: they raise no tier.
+func tierOf(score float64, interactions, lost int64) string {
+	reached := TierNew
+	for _, t := range tiers {
+		if score >= t.score && interactions >= t.interactions && (lost == 0 || !t.spotless) {
+			reached = t.name
+		}
+	}
+	return reached
+}
+
+// Rank returns the position of a tier, from 0 (new) to 4 (verified), or -1 for an unknown tier.
+func Rank(tier string) int64 {
+	return int64(slices.IndexFunc(tiers, func(t tierFrom) bool { return t.name == tier }))
+}

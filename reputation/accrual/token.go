@@ -1,11 +1,9 @@
 package accrual
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
@@ -14,10 +12,8 @@ import (
 // Lifetime is the longest lifetime of a reputation token: later changes are seen that much later.
 const Lifetime = 10 * time.Minute
 
-// Kind is the kind of reputation tokens.
 var Kind = evidence.NewKind("reputation+jwt", evidence.PurposeAppraiser, Lifetime, check)
 
-// Claims are the claims of a reputation token.
 type Claims struct {
 	evidence.Registered
 	evidence.KeyClaims
@@ -28,8 +24,8 @@ type Claims struct {
 	Rating *Rated `json:"rating,omitempty"`
 
 	// Probabilistic is always true, and NonHumanIdentityProven always false.
-	Probabilistic          bool `json:"probabilistic"`
-	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
+	Probabilistic          bool `json:"probabilistic" form:"true"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven" form:"false"`
 }
 
 // ClaimsOf returns the claims that the signer completes. v may be nil.
@@ -42,21 +38,23 @@ func check(c *Claims) error {
 		return err
 	}
 	agent, err := ParseAgent(c.AgentID)
+	sessions := make(map[string]bool)
+	for _, s := range c.ScoreHistory {
+		sessions[s.SessionID] = true
+	}
 	switch {
-	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return errors.New("it claims certainty, or that no human was involved")
 	case c.KeyCustody == "" || len(c.KeyCustody) > 128:
 		return errors.New("keyCustody is missing or too long")
 	case err != nil || agent != Agent{c.Owner, c.Agent}:
 		return errors.New("agent_id is not the owner's thumbprint, a colon and the agent")
 	case !c.countsFit():
 		return errors.New("its counts contradict each other")
-	case !c.historyFits():
+	case c.ScoreHistory == nil || len(c.ScoreHistory) > Window || len(sessions) != len(c.ScoreHistory):
 		return fmt.Errorf("score_history is not a list of at most %d scored sessions", Window)
 	case !c.follows():
 		return errors.New("its score, trend, tier or marks do not follow from its history and counts")
 	}
-	return cmp.Or(c.Verification.check(), c.Rating.check())
+	return nil
 }
 
 func (r *Reputation) follows() bool {
@@ -84,16 +82,37 @@ func (r *Reputation) pointsFit() bool {
 	return -lost <= r.DisputePoints && r.DisputePoints <= gained
 }
 
-func (r *Reputation) historyFits() bool {
-	if r.ScoreHistory == nil || len(r.ScoreHistory) > Window {
-		return false
+// Modes of a verification.
+const (
+	ModeObserved = "observed" // the node's own record supports every check
+	ModeSeed     = "seed"     // the agent's word was enough
+)
+
+// verifiedFor is the longest validity of a verification.
+const verifiedFor = 24 * time.Hour
+
+// Verified describes the last passed verification of an agent that its sidecar named. The signed result has more.
+type Verified struct {
+	Result   string `json:"result" form:"hash"` // the hash of the verification-result+jwt
+	At       int64  `json:"at" form:"time"`     // Unix seconds, when the node signed the result
+	Expires  int64  `json:"expires"`            // Unix seconds
+	Mode     string `json:"mode" form:"observed|seed"`
+	Degraded bool   `json:"degraded"` // a configured xray server did not answer
+}
+
+func (v Verified) Check() error {
+	if v.Expires <= v.At || v.Expires-v.At > int64(verifiedFor/time.Second) {
+		return errors.New("verification.at and verification.expires are not the times of a verification")
 	}
-	for i, s := range r.ScoreHistory {
-		if slices.ContainsFunc(r.ScoreHistory[:i], func(before ScoredSession) bool {
-			return before.SessionID == s.SessionID
-		}) {
-			return false
-		}
-	}
-	return true
+	return nil
+}
+
+// Counts reports whether it is valid and fully observed; degraded admits a degraded one. A nil one never counts.
+func (v *Verified) Counts(now time.Time, degraded bool) bool {
+	return v != nil && v.Mode == ModeObserved && now.Unix() < v.Expires && (degraded || !v.Degraded)
+}
+
+// Age returns the time since the result was signed.
+func (v *Verified) Age(now time.Time) time.Duration {
+	return max(0, now.Sub(time.Unix(v.At, 0)))
 }

@@ -32,7 +32,6 @@ const (
 //go:embed openapi.json
 var description []byte
 
-// Description returns the OpenAPI document.
 func Description() []byte { return slices.Clone(description) }
 
 // Options configure a handler. Zero values mean the defaults.
@@ -43,8 +42,7 @@ type Options struct {
 	Log *zap.Logger
 	// Operators opens the endpoints for operators. Set it only where no one else reaches the handler.
 	Operators bool
-	// Rate bounds the requests of one address per second, on average; zero means DefaultRate. Requests on a unix socket
-	// are not bounded.
+	// Rate bounds the mean requests of one address per second, but not on a unix socket; zero means DefaultRate.
 	Rate int
 	// MCP, if set, answers at MCPPath. It must bound the bodies it reads, below MaxReceipts.
 	MCP http.Handler
@@ -71,7 +69,6 @@ type endpoint struct {
 	answer       answer
 }
 
-// longest bounds the body that is read.
 func (e endpoint) longest() int64 {
 	switch {
 	case e.method == http.MethodGet:
@@ -82,8 +79,7 @@ func (e endpoint) longest() int64 {
 	return MaxRequest
 }
 
-// answer returns a [document], an [http.Handler] that answers, or a value to write as JSON. w is only for reading the
-// body.
+// answer returns a [document], an [http.Handler], or a value to write as JSON. w is only for reading the body.
 type answer func(w http.ResponseWriter, r *http.Request) (any, error)
 
 type document struct {
@@ -91,8 +87,7 @@ type document struct {
 	cache string
 }
 
-// Handler answers sidecars and everyone else. It trusts no listener: receipts are signed, and sidecars name callers in
-// signed tokens.
+// Handler answers everyone. It trusts no listener: receipts are signed, and sidecars name callers in signed tokens.
 func Handler(s *reputation.Service, o Options) http.Handler {
 	a := &server{service: s, limits: newLimits(o), log: flood.Logger(o.Log)}
 	byPath := make(map[string][]endpoint)
@@ -128,6 +123,7 @@ func Handler(s *reputation.Service, o Options) http.Handler {
 }
 
 func (a *server) endpoints(operators bool) []endpoint {
+	tiles := a.tiles()
 	all := []endpoint{
 		{http.MethodPost, receiptsPath, a.receipts},
 		{http.MethodPost, "/v1/challenge/issue", a.issue},
@@ -139,8 +135,24 @@ func (a *server) endpoints(operators bool) []endpoint {
 		{http.MethodGet, "/openapi.json", func(http.ResponseWriter, *http.Request) (any, error) {
 			return document{description, "no-store"}, nil
 		}},
+		{http.MethodPost, "/v1/signals", spoken(a, a.service.Publish)},
+		{http.MethodGet, "/v1/signals/{id}", one(a.service.Signal)},
+		{http.MethodPost, "/v1/dispute", spoken(a, a.service.File)},
+		{http.MethodGet, "/v1/disputes/{id}", one(a.service.Dispute)},
+		{http.MethodPost, "/v1/disputes/{id}/resolution", handed(a, func(r *http.Request, ask struct {
+			Decision string `json:"decision"`
+		}) (reputation.Dispute, error) {
+			return a.service.Arbitrate(r.Context(), r.PathValue("id"), ask.Decision)
+		})},
+		{http.MethodPost, "/v1/disputes/clock", handed(a, func(r *http.Request, ask struct {
+			Clock string `json:"clock"`
+		}) (accrual.Log, error) {
+			return a.service.SetBack(r.Context(), ask.Clock)
+		})},
+		{http.MethodGet, logPath, a.logKey},
+		{http.MethodGet, logPath + "/checkpoint", tiles}, {http.MethodGet, logPath + "/tile/", tiles},
+		{http.MethodGet, "/v1/schemas/{name}", a.schema},
 	}
-	all = append(all, a.disputeEndpoints()...)
 	if operators {
 		all = append(all, endpoint{http.MethodGet, "/v1/sessions/{session}/challenges", ofSession(a.revealed)},
 			endpoint{http.MethodGet, "/v1/reputation", a.agents})
@@ -249,7 +261,16 @@ func (a *server) receipts(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	received, err := a.receive(r.Context(), raw)
+	var ask struct {
+		Receipts []string `json:"receipts"`
+	}
+	var received []reputation.Received
+	if err = parse(raw, &ask); err == nil && ask.Receipts == nil {
+		err = refusal.New("query_malformed", "the request has no receipts")
+	}
+	if err == nil {
+		received, err = a.service.Receive(r.Context(), ask.Receipts)
+	}
 	if err != nil {
 		a.limits.charge(r, len(raw)/MaxRequest) // reading it cost as much as that many requests
 		return nil, err
@@ -268,19 +289,6 @@ func (a *server) receipts(w http.ResponseWriter, r *http.Request) (any, error) {
 	return map[string][]sessionAnswer{"sessions": answers}, nil
 }
 
-func (a *server) receive(ctx context.Context, raw []byte) ([]reputation.Received, error) {
-	var ask struct {
-		Receipts []string `json:"receipts"`
-	}
-	if err := parse(raw, &ask); err != nil {
-		return nil, err
-	}
-	if ask.Receipts == nil {
-		return nil, refusal.New("query_malformed", "the request has no receipts")
-	}
-	return a.service.Receive(ctx, ask.Receipts)
-}
-
 func (a *server) caller(r *http.Request) (by reputation.Caller, raw []byte, err error) {
 	if raw, err = read(nil, r, MaxRequest); err == nil {
 		by, err = Caller(a.service, r, raw)
@@ -290,13 +298,21 @@ func (a *server) caller(r *http.Request) (by reputation.Caller, raw []byte, err 
 
 // Caller returns the agent that calls by a request with this body.
 func Caller(s *reputation.Service, r *http.Request, body []byte) (reputation.Caller, error) {
-	named := r.Header.Values(interaction.CallerHeader)
-	if len(named) > 1 {
-		return reputation.Caller{},
-			refusal.New("query_malformed", "the request has %d headers named %s; at most one is allowed", len(named),
-				interaction.CallerHeader)
+	named, err := header(r, interaction.CallerHeader)
+	if err != nil {
+		return reputation.Caller{}, err
 	}
-	return s.Caller(r.Context(), strings.Join(named, ""), r.Method, r.URL.EscapedPath(), body)
+	return s.Caller(r.Context(), named, r.Method, r.URL.EscapedPath(), body)
+}
+
+// header returns the value of a header that a request may have once.
+func header(r *http.Request, name string) (string, error) {
+	values := r.Header.Values(name)
+	if len(values) > 1 {
+		return "", refusal.New("query_malformed", "the request has %d headers named %s; at most one is allowed", len(values),
+			name)
+	}
+	return strings.Join(values, ""), nil
 }
 
 func (a *server) issue(_ http.ResponseWriter, r *http.Request) (any, error) {
@@ -345,7 +361,6 @@ func (a *server) revealed(ctx context.Context, owner, session string) (any, erro
 	return map[string][]autonomy.Challenge{"revealed": append([]autonomy.Challenge{}, revealed...)}, err
 }
 
-// agents lists agents without tokens.
 func (a *server) agents(_ http.ResponseWriter, r *http.Request) (any, error) {
 	all, err := a.service.Agents(r.Context(), r.URL.Query().Get("after"))
 	return map[string][]accrual.Reputation{"agents": all}, err

@@ -3,41 +3,16 @@ package api
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation"
-	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/reputation/dispute"
 	"github.com/actionproof/mediator/translog"
 )
 
 // logPath has the log's key. Below it is the log, as c2sp.org/tlog-tiles has it.
 const logPath = "/v1/disputes/log"
-
-func (a *server) disputeEndpoints() []endpoint {
-	tiles := a.tiles()
-	return []endpoint{
-		{http.MethodPost, "/v1/signals", spoken(a, a.service.Publish)},
-		{http.MethodGet, "/v1/signals/{id}", one(a.service.Signal)},
-		{http.MethodPost, "/v1/dispute", spoken(a, a.service.File)},
-		{http.MethodGet, "/v1/disputes/{id}", one(a.service.Dispute)},
-		{http.MethodPost, "/v1/disputes/{id}/resolution", handed(a, func(r *http.Request, ask struct {
-			Decision string `json:"decision"`
-		}) (reputation.Dispute, error) {
-			return a.service.Arbitrate(r.Context(), r.PathValue("id"), ask.Decision)
-		})},
-		{http.MethodPost, "/v1/disputes/clock", handed(a, func(r *http.Request, ask struct {
-			Clock string `json:"clock"`
-		}) (accrual.Log, error) {
-			return a.service.SetBack(r.Context(), ask.Clock)
-		})},
-		{http.MethodGet, logPath, a.logKey},
-		{http.MethodGet, logPath + "/checkpoint", tiles}, {http.MethodGet, logPath + "/tile/", tiles},
-		{http.MethodGet, "/v1/schemas/{name}", a.schema},
-	}
-}
 
 // spoken takes an agent's document. A sidecar adds a caller token and a statement; other agents sign the document.
 func spoken[Answer any](a *server, take func(context.Context, reputation.Spoken) (Answer, error)) answer {
@@ -55,13 +30,9 @@ func spoken[Answer any](a *server, take func(context.Context, reputation.Spoken)
 }
 
 func (a *server) readSpoken(w http.ResponseWriter, r *http.Request) (from reputation.Spoken, err error) {
-	statements := r.Header.Values(interaction.StatementHeader)
-	if len(statements) > 1 {
-		return from,
-			refusal.New("query_malformed", "the request has %d headers named %s; at most one is allowed", len(statements),
-				interaction.StatementHeader)
+	if from.Statement, err = header(r, interaction.StatementHeader); err != nil {
+		return from, err
 	}
-	from.Statement = strings.Join(statements, "")
 	if len(r.Header.Values(interaction.CallerHeader)) == 0 {
 		from.Document, err = read(w, r, dispute.MaxSize)
 		return from, err

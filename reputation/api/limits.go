@@ -5,18 +5,15 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
-	"github.com/actionproof/mediator/internal/lru"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/reputation/internal/limit"
 )
 
-// DefaultRate is the default of Options.Rate.
 const DefaultRate = 20
 
 const (
@@ -32,14 +29,14 @@ type limits struct {
 	now    func() time.Time
 	rate   int
 	bodies share.Pool
-
-	mu        sync.Mutex // guards addresses
-	addresses *lru.Cache[netip.Prefix, *rate.Limiter]
+	by     *limit.By[netip.Prefix, *rate.Limiter]
 }
 
 func newLimits(o Options) *limits {
-	return &limits{now: o.Now, rate: cmp.Or(o.Rate, DefaultRate),
-		addresses: lru.New[netip.Prefix, *rate.Limiter](maxAddresses)}
+	most := cmp.Or(o.Rate, DefaultRate)
+	return &limits{now: o.Now, rate: most, by: limit.NewBy[netip.Prefix](maxAddresses, func() *rate.Limiter {
+		return rate.NewLimiter(rate.Limit(most), 5*most)
+	})}
 }
 
 // admit counts a request and, until done is called, the bytes of a large body. An address may send as many at once as
@@ -47,7 +44,7 @@ func newLimits(o Options) *limits {
 func (l *limits) admit(r *http.Request, longest int64) (done func(), err error) {
 	from, counted := Network(r.RemoteAddr)
 	if counted { // a unix socket is not
-		err := limit.Take(l.of(from), l.now(), 1,
+		err := limit.Take(l.by.Of(from), l.now(), 1,
 			refusal.New("rate_limited", "more than %d requests a second come from this address", l.rate))
 		if err != nil {
 			return nil, err
@@ -69,20 +66,9 @@ func (l *limits) admit(r *http.Request, longest int64) (done func(), err error) 
 // charge delays the next requests of an address as if it had made n more.
 func (l *limits) charge(r *http.Request, n int) {
 	if from, ok := Network(r.RemoteAddr); ok && n > 0 {
-		limiter := l.of(from)
+		limiter := l.by.Of(from)
 		limiter.ReserveN(l.now(), min(n, limiter.Burst()))
 	}
-}
-
-func (l *limits) of(from netip.Prefix) *rate.Limiter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	limiter, ok := l.addresses.Get(from)
-	if !ok {
-		limiter = rate.NewLimiter(rate.Limit(l.rate), 5*l.rate)
-		l.addresses.Put(from, limiter)
-	}
-	return limiter
 }
 
 // Network returns the network that shares one limit: an IPv4 address or an IPv6 /64. A unix socket has none.

@@ -19,7 +19,6 @@ type Sample struct {
 	Models []ModelSample `json:"models"`
 }
 
-// ModelSample is a session's sample of one model.
 type ModelSample struct {
 	Host  string       `json:"host"`
 	Model string       `json:"model"`
@@ -40,8 +39,7 @@ type TextSample struct {
 	Compression float64 `json:"compression"`
 }
 
-// Baseline is an immutable snapshot of the usual figures of an owner's models. A score names it by hash, so that anyone
-// can compute the score again.
+// Baseline is an immutable snapshot of the usual figures of an owner's models. A score names it by hash.
 type Baseline struct {
 	Owner    string          `json:"owner"`
 	Version  string          `json:"version"` // of the formulas
@@ -49,7 +47,6 @@ type Baseline struct {
 	Models   []ModelBaseline `json:"models"`
 }
 
-// ModelBaseline is the baseline of one model.
 type ModelBaseline struct {
 	Host  string         `json:"host"`
 	Model string         `json:"model"`
@@ -167,21 +164,20 @@ func distributionOf(values []float64) Distribution {
 	return Distribution{middle, mad}
 }
 
-// Hash returns the SHA-256 of the snapshot's canonical JSON.
 func (b Baseline) Hash() (string, error) { return evidence.HashValue(b) }
 
 // lookup holds the baselines of a session's models by index; nil for none.
-type lookup struct{ models []*ModelBaseline }
+type lookup []*ModelBaseline
 
 func (b *Baseline) of(models []model) lookup {
-	out := lookup{make([]*ModelBaseline, len(models))}
+	out := make(lookup, len(models))
 	if b == nil {
 		return out
 	}
 	for i, m := range models {
 		at := slices.IndexFunc(b.Models, func(of ModelBaseline) bool { return of.Host == m.host && of.Model == m.name })
 		if at >= 0 {
-			out.models[i] = &b.Models[at]
+			out[i] = &b.Models[at]
 		}
 	}
 	return out
@@ -189,7 +185,7 @@ func (b *Baseline) of(models []model) lookup {
 
 // text returns the baseline for a sample, or nil if there is no sample or too few sessions.
 func (l lookup) text(model int, s sample) *TextBaseline {
-	b := l.models[model]
+	b := l[model]
 	if b == nil || s.bytes == 0 {
 		return nil
 	}

@@ -88,7 +88,7 @@ func follow(t *strategy.Trace, r *interaction.Receipt) {
 		made := figureOf(m.Figures.ToolCallsMade)
 		if made.value > float64(len(m.ToolCalls)) || !made.measured() && r.Outcome != interaction.OutcomeFailed ||
 			len(m.HostedTools) == interaction.MaxHosted {
-			t.ToolUnknown()
+			t.Tool("")
 		}
 	}
 	for _, relayed := range r.Relayed {
@@ -96,44 +96,39 @@ func follow(t *strategy.Trace, r *interaction.Receipt) {
 		t.Host(relayed.Host)
 	}
 	if r.RelayedCount > int64(len(r.Relayed)) {
-		t.ToolUnknown()
-		t.HostUnknown()
+		t.Tool("")
+		t.Host("")
 	}
 }
 
 func (s *Session) judge(c Challenge) (held strategy.Held, passed bool) {
-	at := s.challenges[c.Nonce]
-	if at == nil || c.Strategy == nil {
-		return held, false
-	}
-	of := at.find(c.Commitment)
-	if of == nil || !of.revealed || !c.matches() {
+	of := s.committed(c)
+	if of == nil || !of.revealed {
 		return held, false
 	}
 	held = c.Strategy.Judge(of.trace)
-	return held,
-		held.Count() == strategy.Predicates && !at.early && !s.calledBetween(float64(c.Issued), float64(c.Committed))
+	called := slices.ContainsFunc(s.received, func(at float64) bool {
+		return float64(c.Issued) <= at && at < float64(c.Committed)
+	})
+	return held, held.Count() == strategy.Predicates && !s.challenges[c.Nonce].early && !called
 }
 
 // Broke reports whether the agent broke a strategy that it committed to and revealed (see [strategy.Strategy.Broken]).
 func (s *Session) Broke(c Challenge) bool {
+	of := s.committed(c)
+	return of != nil && c.Strategy.Broken(of.trace, s.closed)
+}
+
+// committed returns the commitment of a challenge, or nil unless the revealed strategy is the committed one.
+func (s *Session) committed(c Challenge) *commitment {
 	at := s.challenges[c.Nonce]
 	if at == nil || c.Strategy == nil {
-		return false
+		return nil
 	}
-	of := at.find(c.Commitment)
-	return of != nil && c.matches() && c.Strategy.Broken(of.trace, s.closed)
-}
-
-// matches reports whether the revealed strategy is the committed one.
-func (c Challenge) matches() bool {
-	hash, err := strategy.Commitment(c.Nonce, c.Salt, *c.Strategy)
-	return err == nil && hash == c.Commitment
-}
-
-// calledBetween reports whether a model was called in the half-open interval.
-func (s *Session) calledBetween(from, to float64) bool {
-	return slices.ContainsFunc(s.received, func(at float64) bool { return from <= at && at < to })
+	if hash, err := strategy.Commitment(c.Nonce, c.Salt, *c.Strategy); err != nil || hash != c.Commitment {
+		return nil
+	}
+	return at.find(c.Commitment)
 }
 
 type outcome struct {

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/reputation/accrual"
 )
 
 // MaxLifetime bounds exp - iat of a score, because a session and its agent's standing can change.
 const MaxLifetime = 10 * time.Minute
 
-// Kind is the kind of score tokens.
 var Kind = evidence.NewKind("autonomy-score+jwt", evidence.PurposeAppraiser, MaxLifetime, check)
 
 // Claims are the score of one session, and name everything from which anyone can compute it again.
@@ -21,25 +21,24 @@ type Claims struct {
 	evidence.Registered
 	evidence.KeyClaims
 
-	Owner        string `json:"owner"` // of the receipts; see package interaction
-	Agent        string `json:"agent"`
-	Session      string `json:"session_id"`
-	HeadHash     string `json:"headHash"` // of the last receipt
-	HeadNumber   int64  `json:"headNumber"`
+	Owner        string `json:"owner" form:"name:256"` // of the receipts; see package interaction
+	Agent        string `json:"agent" form:"name:256"`
+	Session      string `json:"session_id" form:"name:256"`
+	HeadHash     string `json:"headHash" form:"hash"` // of the last receipt
+	HeadNumber   int64  `json:"headNumber" form:"time"`
 	Closed       bool   `json:"closed"` // the last receipt closes the session
-	Version      string `json:"scoringVersion"`
-	ScoringHash  string `json:"scoringHash"`
-	BaselineHash string `json:"baselineHash,omitempty"` // empty without a baseline
+	Version      string `json:"scoringVersion" form:"name:256"`
+	ScoringHash  string `json:"scoringHash" form:"hash"`
+	BaselineHash string `json:"baselineHash,omitempty" form:"hash"` // empty without a baseline
 
 	Score
 
 	// Probabilistic is always true, and NonHumanIdentityProven always false: a score is a likelihood.
-	Probabilistic          bool `json:"probabilistic"`
-	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
+	Probabilistic          bool `json:"probabilistic" form:"true"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven" form:"false"`
 }
 
-// NewClaims returns the claims for a session with at least one receipt. baselineHash may be empty. The signer adds the
-// rest.
+// NewClaims returns the claims, which the signer completes, for a session with at least one receipt.
 func NewClaims(s *Session, baselineHash string, score Score) Claims {
 	return Claims{
 		Owner: s.owner, Agent: s.agent, Session: s.id, HeadHash: s.head, HeadNumber: s.number, Closed: s.closed,
@@ -47,39 +46,27 @@ func NewClaims(s *Session, baselineHash string, score Score) Claims {
 	}
 }
 
-// Bounds on claims.
-const (
-	maxName = 256 // bytes
-	maxDec  = 1e-6
-)
+const maxDec = 1e-6
 
 func check(c *Claims) error {
-	for _, name := range []string{c.Owner, c.Agent, c.Session, c.Version, c.KeyCustody} {
-		if name == "" || len(name) > maxName {
-			return fmt.Errorf("owner, agent, session_id, scoringVersion or keyCustody is missing, or longer than %d bytes",
-				maxName)
-		}
+	if err := accrual.CheckForm(c); err != nil {
+		return err
 	}
 	switch {
-	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return errors.New("it claims certainty, or that no human was involved")
-	case c.HeadNumber < 1 || !evidence.IsHash(c.HeadHash) || !evidence.IsHash(c.ScoringHash) || c.BaselineHash != "" &&
-		!evidence.IsHash(c.BaselineHash):
-		return errors.New("headHash, scoringHash or baselineHash is not a lowercase hex SHA-256, or headNumber is below 1")
-	case c.N < 0 || c.OtherCalls < 0 || c.OtherCalls > c.HeadNumber-c.N:
+	case c.KeyCustody == "" || len(c.KeyCustody) > 256:
+		return errors.New("keyCustody is missing or too long")
+	case c.OtherCalls > c.HeadNumber-c.N:
 		return errors.New("it counts more calls than receipts")
 	case c.ModelHosts == nil || c.Interval.LeaveOut == nil || c.Signals.Knowledge.Domains == nil:
 		return errors.New("a list is null")
 	case CheckHosts(c.ModelHosts) != nil || !slices.IsSorted(c.ModelHosts):
 		return errors.New("modelHosts is not a sorted list of hosts")
 	}
-	if err := c.Score.check(c.ScoringHash == ScoringHash); err != nil {
-		return err
-	}
-	return c.Coverage.check()
+	return c.Score.check(c.ScoringHash == ScoringHash)
 }
 
-func (c Coverage) check() error {
+// Check is for [accrual.CheckForm], like that of a signal.
+func (c Coverage) Check() error {
 	if c.CallsObserved < 0 || c.CallsObserved > c.Calls || c.BytesObserved < 0 || c.BytesObserved > c.Bytes ||
 		!within(c.Share, 1) {
 		return errors.New("coverage counts more as observed than there was")
@@ -98,14 +85,9 @@ func (s *Score) check(ours bool) error {
 		return errors.New("the interval does not contain the score, or is not within 0 to 100")
 	case !within(s.SeedWeighted, 100):
 		return errors.New("seedWeighted is not from 0 to 100")
-	case s.Band == "" || len(s.Band) > maxName:
-		return errors.New("band is missing")
 	}
 	composite, seed := 0.0, 0.0
 	for at, signal := range s.Signals.list() {
-		if err := signal.check(); err != nil {
-			return err
-		}
 		weight := formula.Weights[signals[at]]
 		composite += 100 * weight * signal.Score / formula.Caps[signals[at]]
 		seed += weight * signal.Score
@@ -121,15 +103,13 @@ func (s *Signals) list() [5]*Signal {
 	return [5]*Signal{&s.Timing.Signal, &s.Recursion.Signal, &s.Knowledge.Signal, &s.Entropy.Signal, &s.Challenge.Signal}
 }
 
-func (s *Signal) check() error {
+func (s Signal) Check() error {
 	if s.Parts == nil {
 		return errors.New("a list is null")
 	}
 	sum := 0.0
 	for _, p := range s.Parts {
 		switch {
-		case p.Name == "" || len(p.Name) > maxName || p.N < 0 || !slices.Contains(stateNames[:], p.State):
-			return fmt.Errorf("a part lacks its name, or its state is %.40q", p.State)
 		case !within(p.Points, p.Of):
 			return fmt.Errorf("the part %.40q has more points than it can have", p.Name)
 		case p.State == notMeasured.String() && (p.Points != 0 || p.Value != 0):
@@ -137,7 +117,7 @@ func (s *Signal) check() error {
 		}
 		sum += p.Points
 	}
-	if !slices.Contains(stateNames[:], s.State) || math.Abs(sum-s.Score) > maxDec {
+	if math.Abs(sum-s.Score) > maxDec {
 		return errors.New("a signal's points differ from those of its parts")
 	}
 	return nil

@@ -45,8 +45,7 @@ type band struct {
 	From float64 `json:"from"`
 }
 
-// partOf has the constants of a part: the points that it can give, the inputs that it needs at least, and those of its
-// measure. No part has all.
+// partOf has the constants of a part: its most points, the inputs that it needs, and others. No part has all.
 type partOf struct {
 	Points float64 `json:"points,omitempty"`
 
@@ -98,7 +97,6 @@ var canonicalFormulas = func() []byte {
 	return text
 }()
 
-// Version returns the version of the formulas.
 func Version() string { return formula.Version }
 
 // Formulas returns the canonical JSON behind [ScoringHash].

@@ -23,14 +23,6 @@ func (v *view) domains(of *partOf) measure {
 	return m
 }
 
-func (s *Session) touched() []string {
-	names := make([]string, len(s.domains))
-	for i, d := range s.domains {
-		names[i] = d.name
-	}
-	return sorted(names)
-}
-
 // sorted returns a sorted copy of names, never nil.
 func sorted(names []string) []string {
 	out := append([]string{}, names...)
@@ -38,13 +30,8 @@ func sorted(names []string) []string {
 	return out
 }
 
-// Agreement counts the pairs of probes with two answers, and those among them that agree.
-func Agreement(challenges []Challenge, answers map[string]string) (both, equal int64) {
-	both, agreed := agreed(challenges, answers)
-	return both, int64(len(agreed))
-}
-
-func agreed(challenges []Challenge, answers map[string]string) (both int64, equal []string) {
+// Agreement counts the pairs of probes with two answers, and returns the answers on which both agree.
+func Agreement(challenges []Challenge, answers map[string]string) (both int64, equal []string) {
 	for _, c := range challenges {
 		for _, pair := range c.Probes {
 			one, other := answers[pair[0]], answers[pair[1]]
@@ -63,7 +50,7 @@ func agreed(challenges []Challenge, answers map[string]string) (both int64, equa
 // agreement is the share of repeated questions that a model answered the same way. An answer to several questions
 // counts once: one sentence that is said to all of them shows nothing.
 func (s *Session) agreement(challenges []Challenge) (m measure) {
-	both, equal := agreed(challenges, s.answers)
+	both, equal := Agreement(challenges, s.answers)
 	slices.Sort(equal)
 	if m.n = both; both > 0 {
 		m.value = float64(len(slices.Compact(equal))) / float64(both)

@@ -59,7 +59,6 @@ var (
 		formula.Challenge}
 )
 
-// part is a part of a signal.
 type part struct {
 	signal  int
 	name    string
@@ -68,7 +67,6 @@ type part struct {
 
 func (p part) of() *partOf { return bySignal[p.signal][p.name] }
 
-// allParts are in their order.
 var allParts = []part{
 	{timing, "regression", (*view).regression},
 	{timing, "speed", (*view).speed},
@@ -86,7 +84,6 @@ var allParts = []part{
 	{challenge, "commitments", (*view).commitments},
 }
 
-// parts are the measures of allParts.
 type parts []measure
 
 // parts measures each part. One with too few inputs has no points.

@@ -1,25 +1,31 @@
+// Package autonomy computes the autonomy score of one session from its interaction receipts (VIN v0.4). It does no I/O
+// and has no clock. The formulas are data with a version and a hash (formulas.json); docs/autonomy.md explains them.
+//
+// A [Session] takes verified receipts one by one, and [Appraise] computes the [Score] so far. [Claims] go into the
+// token that carries a score. A [Baseline] is made of [Sample]s of an owner's earlier sessions.
 package autonomy
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
-// Part is one part of a signal.
 type Part struct {
-	Name   string  `json:"name"`
+	Name   string  `json:"name" form:"name:256"`
 	Of     float64 `json:"of"`
 	Points float64 `json:"points"`
 	Value  float64 `json:"value"` // the measured value behind the points
-	N      int64   `json:"n"`
-	State  string  `json:"state"` // observed, declared or not_measured
+	N      int64   `json:"n" form:"count"`
+	State  string  `json:"state" form:"observed|declared|not_measured"`
 }
 
 // Signal is what all signals share: points, how they are known, and parts.
 type Signal struct {
 	Score float64 `json:"score"`
-	State string  `json:"state"` // the weakest state of the measured parts
+	State string  `json:"state" form:"observed|declared|not_measured"` // the weakest of the measured parts
 	Parts []Part  `json:"parts"`
 }
 
-// TimingSignal is the seed's timing signal.
 type TimingSignal struct {
 	Latency  float64 `json:"llm_latency_ms"`
 	Speed    float64 `json:"tokens_per_second"`
@@ -60,7 +66,6 @@ type ChallengeSignal struct {
 	Signal
 }
 
-// Signals are the five signals.
 type Signals struct {
 	Timing    TimingSignal    `json:"timing"`
 	Recursion RecursionSignal `json:"recursion"`
@@ -90,17 +95,16 @@ type Coverage struct {
 type Score struct {
 	Composite    float64  `json:"score"`        // 0 to 100
 	SeedWeighted float64  `json:"seedWeighted"` // by the seed's formula, at most 20.25
-	Band         string   `json:"band"`
-	N            int64    `json:"n"` // answered calls
-	OtherCalls   int64    `json:"otherCalls"`
+	Band         string   `json:"band" form:"name:256"`
+	N            int64    `json:"n" form:"count"` // answered calls
+	OtherCalls   int64    `json:"otherCalls" form:"count"`
 	Interval     Interval `json:"interval"`
 	Coverage     Coverage `json:"coverage"`
 	ModelHosts   []string `json:"modelHosts"`
 	Signals      Signals  `json:"signals"`
 }
 
-// Appraise computes the score of a session so far, with the node's challenges and the owner's baseline (or nil). Do not
-// call it concurrently with [Session.Add].
+// Appraise scores a session so far, with the owner's baseline or nil. It must not run beside [Session.Add].
 func Appraise(s *Session, challenges []Challenge, b *Baseline) Score {
 	issued := s.judgeAll(challenges)
 	v := &view{s: s, baseline: b.of(s.models), answers: s.agreement(challenges), issued: issued}
@@ -146,7 +150,11 @@ func (v *view) signals(p parts) (s Signals) {
 	s.Timing.Latency, s.Timing.Speed, s.Timing.Variance = v.latency()
 	s.Recursion.ChainLength, s.Recursion.ReasoningDepth = p.value("chain"), p.value("depth")
 	_, s.Recursion.SelfReferences = v.references()
-	s.Knowledge.Domains, s.Knowledge.Consistency = v.s.touched(), p.value("agreement")
+	s.Knowledge.Domains, s.Knowledge.Consistency = []string{}, p.value("agreement")
+	for _, d := range v.s.domains {
+		s.Knowledge.Domains = append(s.Knowledge.Domains, d.name)
+	}
+	slices.Sort(s.Knowledge.Domains)
 	s.Knowledge.Superhuman = p.value("superhuman")
 	s.Entropy.Duration, s.Entropy.Count, s.Entropy.Fatigue = v.span, int64(v.len()), p.value("fatigue")
 	s.Entropy.Response = v.response()

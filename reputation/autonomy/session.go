@@ -26,8 +26,7 @@ func CheckHosts(hosts []string) error {
 	return nil
 }
 
-// state says how a figure is known, strongest first. Estimates count as not measured; otherwise an agent could gain by
-// suppressing the provider's own count.
+// state says how a figure is known, strongest first. Estimates count as not measured: no agent may gain by them.
 type state uint8
 
 const (
@@ -96,8 +95,7 @@ type domain struct {
 	tool bool // named by the agent
 }
 
-// Session measures the receipts of one session. It keeps little of each: see [Session.Weight]. It is not safe for
-// concurrent use.
+// Session measures the receipts of one session, and keeps little of each. It is not safe for concurrent use.
 type Session struct {
 	believed []string // model hosts
 
@@ -132,8 +130,7 @@ func NewSession(modelHosts []string) *Session {
 	}
 }
 
-// Add measures the next receipt, which the caller has verified together with its place in the chain. hash is the
-// receipt's. Add keeps no reference to r.
+// Add measures the next verified receipt of the chain, which has this hash. It keeps no reference to r.
 func (s *Session) Add(hash string, r *interaction.Receipt) {
 	s.owner, s.agent, s.id, s.event = r.Owner, r.Agent, r.Chain.SessionID, r.EventID
 	s.head, s.number = hash, r.Chain.SequenceNumber
@@ -174,7 +171,6 @@ func (s *Session) Weight() int {
 // Head returns the hash of the last receipt, or nothing.
 func (s *Session) Head() string { return s.head }
 
-// Event returns the id of the event that opened the session.
 func (s *Session) Event() string { return s.event }
 
 // Closed reports whether the last receipt closes the session.

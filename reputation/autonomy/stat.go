@@ -9,48 +9,17 @@ import (
 
 func clamp(x float64) float64 { return max(0, min(1, x)) }
 
-// median returns the median of values, or 0 without any. It reorders them.
+// median returns the median of values, or 0 without any. It sorts them.
 func median(values []float64) float64 {
-	n := len(values)
-	if n == 0 {
+	slices.Sort(values)
+	half := len(values) / 2
+	switch {
+	case len(values) == 0:
 		return 0
+	case len(values)%2 == 1:
+		return values[half]
 	}
-	upper := nth(values, n/2)
-	if n%2 == 1 {
-		return upper
-	}
-	return (slices.Max(values[:n/2]) + upper) / 2
-}
-
-// nth returns the value with index k in sorted order. It is Hoare's selection: sorting everything would take most of
-// the time of an appraisal.
-func nth(values []float64, k int) float64 {
-	low, high := 0, len(values)-1
-	for low < high {
-		pivot, i, j := values[(low+high)/2], low, high
-		for i <= j {
-			for values[i] < pivot {
-				i++
-			}
-			for values[j] > pivot {
-				j--
-			}
-			if i <= j {
-				values[i], values[j] = values[j], values[i]
-				i++
-				j--
-			}
-		}
-		switch { // values up to j are not above the pivot, values from i on are not below
-		case k <= j:
-			high = j
-		case k >= i:
-			low = i
-		default:
-			return values[k]
-		}
-	}
-	return values[k]
+	return (values[half-1] + values[half]) / 2
 }
 
 // medianMAD returns the median of values and of their distances from it. It overwrites values.
@@ -92,8 +61,7 @@ func determination(x, y []float64) float64 {
 	return min(1, r*r)
 }
 
-// slope returns the median slope between points half the points apart (Theil's method). Points whose x does not rise
-// make no pair.
+// slope returns the median slope of pairs half the points apart whose x rises (Theil's method).
 func slope(x, y []float64) float64 {
 	half := (len(x) + 1) / 2
 	slopes := make([]float64, 0, half)

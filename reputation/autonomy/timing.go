@@ -47,7 +47,7 @@ func (v *view) speed(of *partOf) (m measure) {
 		if !ok || c.model < 0 {
 			return
 		}
-		b := v.baseline.models[c.model]
+		b := v.baseline[c.model]
 		if b == nil || b.Speed == nil || b.Speed.N < formula.Baseline.MinSessions {
 			return
 		}

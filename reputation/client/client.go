@@ -37,26 +37,20 @@ type Taken struct {
 	Refused *problem.Error // why receipts were refused, or nil
 }
 
-type receiptsRequest struct {
-	Receipts []string `json:"receipts"`
-}
-
-type receiptsAnswer struct {
-	Sessions []struct {
-		Owner      string          `json:"owner"`
-		Session    string          `json:"session"`
-		Next       int64           `json:"next"`
-		Problem    json.RawMessage `json:"problem"`
-		RetryAfter int             `json:"retry_after"` // seconds
-	} `json:"sessions"`
-}
-
-// HandOver delivers receipts of one session, in order.
 func (c *Client) HandOver(ctx context.Context, session string, receipts []string) (Taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var answer receiptsAnswer
-	if err := c.peer.Call(ctx, c.base+"/v1/receipts", receiptsRequest{receipts}, &answer); err != nil {
+	var answer struct {
+		Sessions []struct {
+			Owner      string          `json:"owner"`
+			Session    string          `json:"session"`
+			Next       int64           `json:"next"`
+			Problem    json.RawMessage `json:"problem"`
+			RetryAfter int             `json:"retry_after"` // seconds
+		} `json:"sessions"`
+	}
+	ask := map[string][]string{"receipts": receipts}
+	if err := c.peer.Call(ctx, c.base+"/v1/receipts", ask, &answer); err != nil {
 		return Taken{}, err
 	}
 	if len(answer.Sessions) != 1 || answer.Sessions[0].Session != session {
@@ -75,7 +69,6 @@ func (c *Client) HandOver(ctx context.Context, session string, receipts []string
 	return taken, nil
 }
 
-// Reputation returns an agent's reputation token, unverified.
 func (c *Client) Reputation(ctx context.Context, agentID string) (token string, err error) {
 	raw, err := c.Relay(ctx, http.MethodGet, "/v1/reputation/"+url.PathEscape(agentID), nil, "")
 	if err != nil {
@@ -106,8 +99,7 @@ func (c *Client) Relay(ctx context.Context, method, path string, body []byte, ca
 	return c.peer.Do(req)
 }
 
-// Send makes a request for an agent with the given headers and returns the answer as it comes. ctx must last until the
-// caller has closed the answer's body.
+// Send makes a request for an agent, with the headers h. ctx must last until the answer's body is closed.
 func (c *Client) Send(ctx context.Context, method, path string, h http.Header, body []byte,
 	caller string) (*http.Response, error) {
 	req, err := c.request(ctx, method, path, h, body, caller)

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -85,12 +86,12 @@ func (s *Sender) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case later(err) > 0:
-			wait(ctx, later(err))
+			_ = every.Sleep(ctx, later(err))
 			continue
 		case err != nil:
 			s.failed(err)
 			pause = min(max(2*pause, firstPause), lastPause)
-			wait(ctx, pause/2+rand.N(pause/2+1)) //nolint:gosec // spreads the retries of many sidecars
+			_ = every.Sleep(ctx, pause/2+rand.N(pause/2+1)) //nolint:gosec // spreads the retries of many sidecars
 			continue
 		}
 		if s.away.Swap(nil) != nil {
@@ -102,7 +103,7 @@ func (s *Sender) Run(ctx context.Context) {
 		}
 		rest, cancel := context.WithTimeout(ctx, restPeriod)
 		if s.ledger.Stored(rest, stored) != stored {
-			wait(ctx, gatherPause)
+			_ = every.Sleep(ctx, gatherPause)
 		}
 		cancel()
 	}
@@ -132,18 +133,6 @@ func later(err error) time.Duration {
 		return 0
 	}
 	return min(max(time.Second, time.Duration(said.RetryAfter())*time.Second), lastPause)
-}
-
-// wait waits for d and reports whether ctx is still alive.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // pass delivers one batch of each claimed session and reports whether there may be more.
@@ -232,7 +221,6 @@ func (s *Sender) refused(d *ledger.Delivery, taken Taken) {
 	}
 }
 
-// refuse delays a session and logs a new reason.
 func (s *Sender) refuse(d *ledger.Delivery, why string) {
 	why = strings.ToValidUTF8(why[:min(len(why), maxReason)], "")
 	if d.Refused != why {

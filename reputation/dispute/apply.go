@@ -12,8 +12,10 @@ import (
 
 func (b *Book) admits(e Entry) error {
 	switch {
-	case e.Signal != nil:
-		return b.admitsSignal(e.Signal, e.At)
+	case e.Signal != nil && b.has(rowSignal+e.Signal.SignalID):
+		return fmt.Errorf("the signal %s is already in the log", e.Signal.SignalID)
+	case e.Signal != nil && e.Signal.Closes <= e.At:
+		return fmt.Errorf("the window of the signal %s closes before it opens", e.Signal.SignalID)
 	case e.Final != nil && e.Final.DisputeID != "":
 		if d := b.dispute(e.Final.DisputeID); d == nil || !d.Appealable || e.At < d.Resolved.AppealUntil {
 			return fmt.Errorf("the dispute %s cannot become final: it is unknown, final, or can be appealed",
@@ -43,24 +45,10 @@ func (b *Book) admits(e Entry) error {
 		}
 	case e.Resolved != nil:
 		return b.admitsResolved(e.Resolved, e.At)
-	case e.SetBack != nil:
-		if e.At >= b.state.Last {
-			return errors.New("the log's time is not ahead")
-		}
-	case e.Violation != nil:
-		if b.agent(e.Violation.Agent).noted(e.Violation.Document) {
-			return errors.New("the violation is already in the log")
-		}
-	}
-	return nil
-}
-
-func (b *Book) admitsSignal(p *Published, at int64) error {
-	switch {
-	case b.has(rowSignal + p.SignalID):
-		return fmt.Errorf("the signal %s is already in the log", p.SignalID)
-	case p.Closes <= at:
-		return fmt.Errorf("the window of the signal %s closes before it opens", p.SignalID)
+	case e.SetBack != nil && e.At >= b.state.Last:
+		return errors.New("the log's time is not ahead")
+	case e.Violation != nil && b.agent(e.Violation.Agent).noted(e.Violation.Document):
+		return errors.New("the violation is already in the log")
 	}
 	return nil
 }
@@ -143,9 +131,10 @@ func (d *State) agree(r *Resolved) bool {
 
 // ending returns the disputes that take effect with an entry, in the order of their resolution.
 func (b *Book) ending(e Entry) (all []ended) {
+	final := *cmp.Or(e.Final, new(Final))
 	end := func(id string, f *Finding) {
 		d := b.dispute(id)
-		if d == nil || !b.closed(d.SignalID) && e.Final.closes() != d.SignalID {
+		if d == nil || !b.closed(d.SignalID) && final.SignalID != d.SignalID {
 			return
 		}
 		found := *cmp.Or(f, &d.Resolved.Finding)
@@ -165,24 +154,14 @@ func (b *Book) ending(e Entry) (all []ended) {
 	switch {
 	case e.Resolved != nil && e.Resolved.AppealUntil == 0:
 		end(e.Resolved.DisputeID, &e.Resolved.Finding)
-	case e.Final != nil && e.Final.DisputeID != "":
-		end(e.Final.DisputeID, nil)
-	case e.Final != nil:
-		if s := b.signal(e.Final.SignalID); s != nil {
-			for _, id := range s.Resolved {
-				end(id, nil)
-			}
+	case final.DisputeID != "":
+		end(final.DisputeID, nil)
+	case final.SignalID != "":
+		for _, id := range cmp.Or(b.signal(final.SignalID), new(SignalState)).Resolved {
+			end(id, nil)
 		}
 	}
 	return all
-}
-
-// closes returns the signal that becomes final, if one does.
-func (f *Final) closes() string {
-	if f == nil {
-		return ""
-	}
-	return f.SignalID
 }
 
 // closed reports whether nothing about a signal is open.
@@ -191,8 +170,7 @@ func (b *Book) closed(signal string) bool {
 	return s == nil || s.Final
 }
 
-// counted reports whether the target has lost over the same fault, earlier or by the same entry. It loses once, however
-// many dispute it.
+// counted reports whether the target has lost over the same fault before, or by this entry. It loses once.
 func (b *Book) counted(d *State, f Finding, before []ended) bool {
 	is := d.faults(f)
 	return slices.ContainsFunc(b.agent(d.Target).Falls, func(lost fall) bool {
@@ -307,7 +285,7 @@ func (b *Book) apply(s Step) {
 		})
 	case e.Violation != nil:
 		v := e.Violation
-		b.change(rowAgent+v.Agent, func(p *party) { p.violate(violated{e.At, v.Rule, v.Document}) })
+		b.change(rowAgent+v.Agent, func(p *party) { keepLast(&p.Violations, violated{e.At, v.Rule, v.Document}) })
 	case e.SetBack != nil:
 		b.setBack(e.At)
 	}
@@ -338,7 +316,7 @@ func (b *Book) end(one ended, at int64) {
 			challenger.From -= 2 * day
 		}
 		if one.finding.Malicious {
-			challenger.violate(violated{at, RuleMalicious, d.Document})
+			keepLast(&challenger.Violations, violated{at, RuleMalicious, d.Document})
 		}
 	})
 	b.change(rowAgent+d.Target, func(target *party) {
@@ -349,20 +327,17 @@ func (b *Book) end(one ended, at int64) {
 			target.Fell = at
 		}
 		if one.lost {
-			target.Falls = append(target.Falls, fall{at, d.DisputeID, d.faults(one.found)})
-			target.Falls = target.Falls[max(0, len(target.Falls)-maxFalls):]
+			keepLast(&target.Falls, fall{at, d.DisputeID, d.faults(one.found)})
 		}
 	})
 }
 
-const (
-	maxFalls      = 64
-	maxViolations = 64
-)
+// maxKept bounds the falls, and the violations, that a row of an agent keeps.
+const maxKept = 64
 
-func (p *party) violate(v violated) {
-	p.Violations = append(p.Violations, v)
-	p.Violations = p.Violations[max(0, len(p.Violations)-maxViolations):]
+func keepLast[T any](list *[]T, one T) {
+	*list = append(*list, one)
+	*list = (*list)[max(0, len(*list)-maxKept):]
 }
 
 func (p party) noted(document string) bool {

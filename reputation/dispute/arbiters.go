@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cloudflare/circl/sign/ed25519"
-
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -26,7 +24,6 @@ type Panel []Arbiter
 // Court are the arbiters of a node. Appeals go to the second panel; without one there are none.
 type Court struct{ First, Appeal Panel }
 
-// Roots returns the keys of all arbiters.
 func (c Court) Roots() (roots []evidence.Root) {
 	for _, a := range slices.Concat(c.First, c.Appeal) {
 		roots = append(roots, a.Root)
@@ -34,7 +31,6 @@ func (c Court) Roots() (roots []evidence.Root) {
 	return roots
 }
 
-// of returns the panel that decides a dispute now.
 func (c Court) of(d *State) Panel {
 	if d.Appealed {
 		return c.Appeal
@@ -42,8 +38,7 @@ func (c Court) of(d *State) Panel {
 	return c.First
 }
 
-// Vote returns the entry that notes an arbiter's decision of a general dispute. The caller has opened the decision with
-// a key of the court.
+// Vote returns the entry of an arbiter's decision, which the caller has opened with a key of the court.
 func (b *Book) Vote(id string, court Court, decision evidence.Opened[Decision], now time.Time) (Entry, error) {
 	d, c := b.dispute(id), decision.Claims()
 	switch {
@@ -83,8 +78,7 @@ func (d State) Has(decision string) bool {
 		slices.ContainsFunc(d.Votes, func(v Voted) bool { return v.Decision == decision })
 }
 
-// Decided returns the entry that ends a dispute as more than half of its panel have decided, even if it is settled
-// after the deadline; ok is false before.
+// Decided returns the entry that ends a dispute as most of its panel have decided, even after the deadline.
 func (b *Book) Decided(id string, court Court, r Rules, now time.Time) (e Entry, ok bool) {
 	d := b.dispute(id)
 	if d == nil || d.Status == StatusResolved {
@@ -116,8 +110,7 @@ func (b *Book) Decided(id string, court Court, r Rules, now time.Time) (e Entry,
 	return e, false
 }
 
-// appeal returns the entry of an appeal: a challenge of type appeal by the agent that has lost. It names the dispute's
-// document in place of receipts.
+// appeal returns the entry of an appeal: a challenge by the loser that names the dispute's document.
 func (b *Book) appeal(r Rules, c *Challenge, hash string, now time.Time) (id string, e *Entry, err error) {
 	id = DisputeID(c.TargetReceipts[0])
 	d := b.dispute(id)
@@ -143,14 +136,9 @@ func (b *Book) appeal(r Rules, c *Challenge, hash string, now time.Time) (id str
 
 // partial reports whether the arbiter belongs to an agent or its owner.
 func (a Arbiter) partial(id string) bool {
-	return belongs(a.Root.Public, id) || a.Owner != "" && a.Owner == OwnerOf(id)
-}
-
-func belongs(key ed25519.PublicKey, id string) bool {
-	a, err := accrual.ParseAgent(id)
-	if err != nil {
-		return true // an unknown agent could own any key
-	}
-	own, ok := a.Key()
-	return ok && bytes.Equal(own, key) || a.Owner == interaction.Owner(key)
+	agent, err := accrual.ParseAgent(id)
+	own, ok := agent.Key()
+	return err != nil || // an unknown agent could own any key
+		ok && bytes.Equal(own, a.Root.Public) || agent.Owner == interaction.Owner(a.Root.Public) ||
+		a.Owner != "" && a.Owner == OwnerOf(id)
 }

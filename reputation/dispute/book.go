@@ -1,3 +1,15 @@
+// Package dispute holds the rules by which agents publish signals and dispute each other (seed 002, and seed 003's
+// challenge protocol; docs/disputes.md). It has no clock, store or network: the same log always gives the same state.
+//
+//	document.go  signals, contracts and challenges
+//	entry.go     the entries of the log
+//	book.go      the log and its state; rows.go its rows; apply.go one entry
+//	file.go      the checks of an incoming signal or filing
+//	standing.go  what an agent can lose, and how agents share bounds
+//	arbiters.go  panels of arbiters and appeals
+//	judge.go     trials; timing.go and consistency.go (with knowledge) the rules of each type
+//	decide.go    what ends signals and disputes, and a wrong time
+//	token.go     the tokens: resolution, arbiter's decision
 package dispute
 
 import (
@@ -6,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -14,8 +27,7 @@ import (
 	"github.com/actionproof/mediator/translog"
 )
 
-// Book is the state of a node's log. It reads stored rows when it needs them, and keeps what it reads or changes. It is
-// not safe for concurrent use.
+// Book is the state of a node's log. It keeps the rows that it reads or changes. It is not safe for concurrent use.
 type Book struct {
 	stored Rows // nil if all rows are in memory
 	rows   map[string]*row
@@ -23,7 +35,6 @@ type Book struct {
 	err    error // of the stored rows
 }
 
-// SignalState is a signal and its state.
 type SignalState struct {
 	Published
 	Number int64 // of its entry
@@ -33,7 +44,6 @@ type SignalState struct {
 	Resolved []string
 }
 
-// State is a dispute and its state.
 type State struct {
 	Opened
 	Number int64 // of the entry that opened it
@@ -49,8 +59,7 @@ type State struct {
 	ResolvedAt int64
 	Log        accrual.Log // including the entry that resolved it
 	Appealable bool        // now
-	// Effective says that the logs of both agents have the outcome. Until the signal's window closes, and the time to
-	// appeal is over, it is provisional.
+	// Effective says that the logs of both agents have the outcome. Before, it is provisional.
 	Effective bool
 }
 
@@ -87,7 +96,6 @@ type ended struct {
 	bonus   bool    // the winner gains points: the pair's first decided dispute, between known and different owners
 }
 
-// Account is an entry for the log of an agent.
 type Account struct {
 	Agent accrual.Agent
 	Entry accrual.Entry
@@ -121,7 +129,6 @@ func Open(stored Rows) (*Book, error) {
 // Err returns why rows could not be read. Then the other results are wrong, and nothing may be stored.
 func (b *Book) Err() error { return b.err }
 
-// Replay returns the book of a whole log.
 func Replay(entries []Entry) (*Book, error) {
 	b := NewBook()
 	for i, e := range entries {
@@ -143,8 +150,7 @@ func logOf(t translog.Tree) accrual.Log {
 	return accrual.Log{Entries: head.Size, Head: hex.EncodeToString(head.Root[:])}
 }
 
-// Time returns the time for the next entry: now, but never before the last entry, even if another replica wrote that.
-// Only [Book.SetBack] lowers it.
+// Time returns the time for the next entry: now, but never before the last one. Only [Book.SetBack] lowers it.
 func (b *Book) Time(now time.Time) int64 { return max(now.Unix(), b.state.Last) }
 
 // Next returns the effect of an entry without changing anything. It refuses an entry that contradicts the log.
@@ -199,10 +205,8 @@ func (b *Book) Take(s Step) error {
 	return b.err
 }
 
-// Signal returns a signal.
 func (b *Book) Signal(id string) (SignalState, bool) { return valueOf(b.signal(id)) }
 
-// Dispute returns a dispute.
 func (b *Book) Dispute(id string) (State, bool) { return valueOf(b.dispute(id)) }
 
 func valueOf[T any](p *T) (v T, ok bool) {
@@ -212,12 +216,10 @@ func valueOf[T any](p *T) (v T, ok bool) {
 	return v, p != nil
 }
 
-// Provisional reports whether the outcome of a dispute can still change, or does not count yet: its signal is open, or
-// the loser can appeal.
+// Provisional reports whether an outcome can change or does not count yet: the signal is open, or an appeal possible.
 func (b *Book) Provisional(d State) bool { return d.Appealable || !b.closed(d.SignalID) }
 
-// Judged returns the hashes of the evidence by which the dispute's target had already lost other disputes: see
-// [NewTrial].
+// Judged returns the hashes of the evidence by which the dispute's target had lost before: see [NewTrial].
 func (b *Book) Judged(id string) map[string]bool {
 	all := make(map[string]bool)
 	d := b.dispute(id)
@@ -245,4 +247,25 @@ func (b *Book) Closing(now time.Time, most int) []Waiting {
 // Untried returns the unresolved disputes that receipts decide, with their deadlines.
 func (b *Book) Untried(most int) []Waiting {
 	return b.queued(queueReceipts, rowDispute, math.MaxInt64, most)
+}
+
+// checked returns the entry that a signal makes in its agent's log once it is final.
+func (s *SignalState) checked() *accrual.Signal {
+	of, err := accrual.ParseAgent(s.Agent)
+	return &accrual.Signal{
+		ID: s.SignalID, Trace: s.Basis == BasisObserved, Sources: s.Sources, Context: err == nil && of.Owner != "",
+		Verification: s.Registered > 0,
+		Timestamp:    off(s.At, s.Written) <= seconds(MaxAge), Schema: true,
+	}
+}
+
+func off(one, other int64) int64 { return max(one-other, other-one) }
+
+// about returns the disputed signal, else the lowest disputed receipt, else the filing.
+func (d *State) about() string {
+	first := ""
+	if len(d.Receipts) > 0 {
+		first = slices.Min(d.Receipts)
+	}
+	return cmp.Or(d.SignalID, first, d.Document)
 }

@@ -3,6 +3,7 @@ package dispute
 import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
+	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
 // contradicts reports whether a receipt cannot follow another with the given hash in an honest chain (see package
@@ -64,8 +65,7 @@ func (r *Record) endConsistency() (found, doubt string) {
 	return "", doubt
 }
 
-// inputs returns the hashes of the evidence: the head of the chain, which fixes all earlier receipts, and the node's
-// challenge records.
+// inputs returns the hashes of the evidence: the head, which fixes the chain, and the node's challenge records.
 func (r *Record) inputs() (hashes []string) {
 	if n := len(r.hashes); n > 0 {
 		hashes = append(hashes, r.hashes[n-1])
@@ -76,4 +76,30 @@ func (r *Record) inputs() (hashes []string) {
 		}
 	}
 	return hashes
+}
+
+// MinPairs is the least number of repeated questions for a decision: good models err now and then.
+const MinPairs = 3
+
+func (r *Record) addKnowledge(c *interaction.Receipt) {
+	if c.Model == nil || c.Model.Probe == nil || c.Model.Probe.Answer == "" {
+		return
+	}
+	if p := c.Model.Probe; r.answers[p.ID] == "" {
+		r.answers[p.ID] = p.Answer
+	}
+}
+
+func (r *Record) endKnowledge() (found, doubt string) {
+	both, equal := autonomy.Agreement(r.challenges, r.answers)
+	differ := both - int64(len(equal))
+	switch {
+	case both < MinPairs:
+		return "", ReasonProbesUnanswered
+	case 2*differ > both:
+		return ReasonProbesDisagree, ""
+	case differ > 0:
+		return "", ReasonProbesDivided
+	}
+	return "", ""
 }

@@ -4,15 +4,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// Review returns the entry that marks a dispute as being judged.
 func (b *Book) Review(id string, now time.Time) Entry {
 	return Entry{At: b.Time(now), Reviewing: &Reviewing{DisputeID: id}}
 }
 
-// Late reports whether the deadline of a dispute has passed.
 func (b *Book) Late(id string, now time.Time) bool {
 	d := b.dispute(id)
 	return d != nil && b.Time(now) >= d.Deadline
@@ -27,8 +26,7 @@ func (b *Book) End(id string, f Finding, now time.Time) Entry {
 	return Entry{At: b.Time(now), Resolved: r}
 }
 
-// Expire returns the entry that ends a dispute on which no majority of arbiters has agreed. After an appeal the first
-// decision stands.
+// Expire returns the entry that ends a dispute without a majority. After an appeal the first decision stands.
 func (b *Book) Expire(id string, now time.Time) Entry {
 	f := Finding{Outcome: accrual.Inconclusive, Reason: ReasonNoArbiter}
 	if d := b.dispute(id); d != nil && d.Appealed {
@@ -37,7 +35,6 @@ func (b *Book) Expire(id string, now time.Time) Entry {
 	return Entry{At: b.Time(now), Resolved: &Resolved{DisputeID: id, Finding: f, Resolver: ResolverDeadline}}
 }
 
-// Finalise returns the entry that closes the window of a signal.
 func (b *Book) Finalise(signal string, now time.Time) Entry {
 	return Entry{At: b.Time(now), Final: &Final{SignalID: signal}}
 }
@@ -76,8 +73,7 @@ func (b *Book) FetchEnding(due []Waiting) error {
 	return b.Fetch(RowsOf("", "", parties...)...)
 }
 
-// Ended returns the entry that ends what is in a row of [Book.Ending]. ok is false if it has ended, or its arbiters do
-// not agree yet.
+// Ended returns the entry that ends what is in a row of [Book.Ending], unless it has ended or waits for arbiters.
 func (b *Book) Ended(row string, court Court, r Rules, now time.Time) (e Entry, ok bool) {
 	kind, id, _ := strings.Cut(row, "/")
 	if kind+"/" == rowSignal {
@@ -105,4 +101,57 @@ func (c Challenge) Brought() (tokens []string) {
 		}
 	}
 	return tokens
+}
+
+// SetBack returns the entry that sets the log's time back to now, which the operator's opened statement Fits.
+func (b *Book) SetBack(token string, now time.Time) (Entry, error) {
+	if now.Unix() >= b.state.Last {
+		return Entry{}, refusal.New("dispute_closed", "the time of the log is right: there is nothing to set back")
+	}
+	return Entry{At: now.Unix(), SetBack: &SetBack{Token: token}}, nil
+}
+
+// Fits refuses a time of the log's clock that differs from the operator's.
+func (c Clock) Fits(now time.Time) error {
+	if off := now.Unix() - c.IssuedAt; off > seconds(ClockLifetime) || off < -seconds(MaxAge) {
+		return refusal.New("clock_skew", "the log's clock differs from the operator's by %d s: set it first", off)
+	}
+	return nil
+}
+
+// setBack moves to a time what is dated later, so that no one waits for it. What has ended stays ended.
+func (b *Book) setBack(to int64) {
+	earlier := func(times ...*int64) {
+		for _, t := range times {
+			*t = min(*t, to)
+		}
+	}
+	for _, id := range b.since(to) {
+		switch kind, of, _ := strings.Cut(id, "/"); kind + "/" {
+		case rowSignal:
+			b.changeSignal(of, func(s *SignalState) {
+				s.Closes -= max(0, s.At-to)
+				earlier(&s.At)
+			})
+		case rowDispute:
+			b.changeDispute(of, func(d *State) {
+				d.Deadline -= max(0, d.Since-to)
+				if d.Resolved.AppealUntil > 0 {
+					d.Resolved.AppealUntil -= max(0, d.ResolvedAt-to)
+				}
+				earlier(&d.At, &d.Since, &d.ResolvedAt)
+			})
+		case rowAgent:
+			b.change(id, func(p *party) {
+				p.From -= max(0, p.Acted-to)
+				earlier(&p.Fell, &p.Acted, &p.Registered)
+				for i := range p.Falls {
+					earlier(&p.Falls[i].At)
+				}
+				for i := range p.Violations {
+					earlier(&p.Violations[i].At)
+				}
+			})
+		}
+	}
 }

@@ -2,8 +2,10 @@ package dispute
 
 import (
 	"bytes"
+	"embed"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/cloudflare/circl/sign/ed25519"
@@ -14,8 +16,7 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
-// MaxSize bounds a whole document, in bytes. [accrual.CheckForm] checks the members by their tags; the JSON Schemas say
-// the same.
+// MaxSize bounds a whole document, in bytes. The JSON Schemas say the same as the tags of the members.
 const MaxSize = 64 << 10
 
 // MaxAge bounds the distance of a document's time from the node's clock, so that copies cannot be used later.
@@ -79,12 +80,7 @@ type Challenge struct {
 	Signature      string   `json:"signature,omitempty" form:"text:16384"`
 }
 
-// Document is a document written by an agent.
-type Document interface {
-	parts() parts
-	// rule says what is malformed although each member has its form, or nothing.
-	rule() string
-}
+type Document interface{ parts() parts }
 
 type parts struct {
 	author    string
@@ -93,61 +89,45 @@ type parts struct {
 	unsigned  any
 }
 
-func (s Signal) rule() string {
+// Check is for [accrual.CheckForm], like that of a challenge.
+func (s Signal) Check() error {
 	if on := s.RestsOn; on != nil && (len(on.Receipts) == 0) == (on.Record == "") {
-		return "must rest on either receipts or one record"
+		return errors.New("it must rest on either receipts or one record")
 	}
-	return ""
+	return nil
 }
 
-func (Contract) rule() string { return "" }
-
-func (c Challenge) rule() string {
+func (c Challenge) Check() error {
 	switch {
 	case len(c.TargetReceipts) == 0:
-		return "names no target_receipts"
+		return errors.New("it names no target_receipts")
 	case c.ChallengeType == TypeAppeal && len(c.TargetReceipts) > 1:
-		return "appeals against more than one dispute"
+		return errors.New("it appeals against more than one dispute")
 	}
-	return ""
+	return nil
 }
 
 func checkDocument(d Document) error {
 	if err := accrual.CheckForm(d); err != nil {
 		return malformed("is malformed: %w", err)
 	}
-	if broken := d.rule(); broken != "" {
-		return malformed("%s", broken)
-	}
 	return nil
 }
 
-func (s Signal) parts() parts {
-	p := parts{author: s.AgentID, written: s.Timestamp, signature: s.Signature}
-	s.Signature = ""
-	p.unsigned = s
+func (s Signal) parts() parts    { return partsOf(s.AgentID, s.Timestamp, &s.Signature, &s) }
+func (c Contract) parts() parts  { return partsOf(c.ChallengerAgentID, c.Timestamp, &c.Signature, &c) }
+func (c Challenge) parts() parts { return partsOf(c.ChallengerID, c.Timestamp, &c.Signature, &c) }
+
+// partsOf takes the signature out of a copy of a document.
+func partsOf(author string, written int64, signature *string, unsigned any) parts {
+	p := parts{author, written, *signature, unsigned}
+	*signature = ""
 	return p
 }
 
-func (c Contract) parts() parts {
-	p := parts{author: c.ChallengerAgentID, written: c.Timestamp, signature: c.Signature}
-	c.Signature = ""
-	p.unsigned = c
-	return p
-}
-
-func (c Challenge) parts() parts {
-	p := parts{author: c.ChallengerID, written: c.Timestamp, signature: c.Signature}
-	c.Signature = ""
-	p.unsigned = c
-	return p
-}
-
-// Author returns the id of the agent that wrote a document.
 func Author(d Document) string { return d.parts().author }
 
-// HashOf returns the SHA-256 of a document's canonical JSON without its signature. It names the document, and sidecars
-// sign it.
+// HashOf returns the SHA-256 of a document's canonical JSON without its signature: its name, and what sidecars sign.
 func HashOf(d Document) (string, error) {
 	return evidence.HashValue(d.parts().unsigned)
 }
@@ -157,8 +137,7 @@ func Unsigned(d Document) ([]byte, error) {
 	return strictjson.CanonicalOf(d.parts().unsigned)
 }
 
-// VerifyOwn verifies the signature of an agent without a sidecar: base64url of Ed25519 over [Unsigned], by the key in
-// its did:key.
+// VerifyOwn verifies an agent's own signature: base64url of Ed25519 over [Unsigned], by the key in its did:key.
 func VerifyOwn(d Document) error {
 	p := d.parts()
 	agent, err := accrual.ParseAgent(p.author)
@@ -189,18 +168,16 @@ func fresh(d Document, now time.Time) error {
 	if written == 0 {
 		return nil
 	}
-	if off := now.Unix() - written; off > int64(MaxAge/time.Second) || off < -int64(MaxAge/time.Second) {
+	if off(now.Unix(), written) > seconds(MaxAge) {
 		return refusal.New("clock_skew",
 			"the document's timestamp differs from the node's clock by %d s; at most %d s are allowed",
-			off, int64(MaxAge/time.Second))
+			now.Unix()-written, seconds(MaxAge))
 	}
 	return nil
 }
 
 // ParseSignal reads a signal. It refuses any deviation from the form as statement_malformed.
-func ParseSignal(raw []byte) (Signal, error) {
-	return parse[Signal](raw)
-}
+func ParseSignal(raw []byte) (Signal, error) { return parse[Signal](raw) }
 
 // Filing opens a dispute: it is a contract or a challenge.
 type Filing struct {
@@ -210,9 +187,6 @@ type Filing struct {
 
 // ParseFiling reads a contract, if a signal is named, or a challenge. It refuses any deviation from the form.
 func ParseFiling(raw []byte) (Filing, error) {
-	if len(raw) > MaxSize {
-		return Filing{}, malformed("has %d bytes; at most %d are accepted", len(raw), MaxSize)
-	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
 		return Filing{}, malformed("is not a JSON object: %v", err)
@@ -252,8 +226,8 @@ func malformed(format string, args ...any) error {
 }
 
 // parse reads a document. Its text must have the canonical form of its value; otherwise its hash would be ambiguous.
-func parse[D Document](raw []byte) (d D, err error) {
-	var none D
+func parse[D Document](raw []byte) (none D, err error) {
+	var d D
 	if len(raw) > MaxSize {
 		return none, malformed("has %d bytes; at most %d are accepted", len(raw), MaxSize)
 	}
@@ -264,11 +238,18 @@ func parse[D Document](raw []byte) (d D, err error) {
 		return none, err
 	}
 	want, err := strictjson.Canonical(raw)
-	if err != nil {
-		return none, err
-	}
-	if got, err := strictjson.CanonicalOf(d); err != nil || !bytes.Equal(got, want) {
+	if got, invalid := strictjson.CanonicalOf(d); err != nil || invalid != nil || !bytes.Equal(got, want) {
 		return none, malformed("has a member that is null or empty: omit it")
 	}
 	return d, nil
+}
+
+//go:embed schemas/*.json
+var schemas embed.FS
+
+// Schema returns the JSON Schema (2020-12) of a signal, contract or challenge. The parsers also check what no schema
+// can: that an agent's key is a curve point, that a text is canonical, and [MaxSize].
+func Schema(name string) ([]byte, bool) {
+	raw, err := schemas.ReadFile("schemas/" + name + ".json")
+	return raw, err == nil
 }

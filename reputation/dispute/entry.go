@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
@@ -52,7 +51,6 @@ type Final struct {
 	DisputeID string `json:"dispute_id,omitempty" form:"dispute"`
 }
 
-// Opened opens a dispute.
 type Opened struct {
 	DisputeID  string   `json:"dispute_id"` // [DisputeID] of the document
 	Challenger string   `json:"challenger_id" form:"agent"`
@@ -73,7 +71,6 @@ type Reviewing struct {
 	DisputeID string `json:"dispute_id" form:"dispute"`
 }
 
-// Voted is the decision of one arbiter.
 type Voted struct {
 	DisputeID string `json:"dispute_id" form:"dispute"`
 	Arbiter   string `json:"arbiter" form:"text:512"` // id of its key
@@ -90,7 +87,6 @@ type Appealed struct {
 	Deadline  int64  `json:"deadline" form:"time"` // after it the first decision stands
 }
 
-// Resolved ends a dispute.
 type Resolved struct {
 	DisputeID string `json:"dispute_id" form:"dispute"`
 	Finding
@@ -113,7 +109,6 @@ type Finding struct {
 	Inputs []string `json:"inputs,omitempty" form:"hash most:48 sorted"`
 }
 
-// Resolvers of disputes (seed: resolver).
 const (
 	ResolverRules    = "automated" // the rules of the type
 	ResolverArbiter  = "arbiter"   // a majority of a panel
@@ -152,47 +147,24 @@ const maxEntry = 16 << 10
 
 const maxToken = 4 << 10
 
-// MaxArbiters bounds a panel.
 const MaxArbiters = 15
 
 // DisputeID returns the id of the dispute that a document opens. It depends only on the document.
 func DisputeID(document string) string { return "dsp_" + document[:min(32, len(document))] }
 
 // ParseEntry reads the canonical JSON that [Entry.Encode] writes and refuses any other spelling.
-func ParseEntry(raw []byte) (e Entry, err error) {
-	if err = strictjson.ParseCanonical(raw, &e, maxEntry); err == nil {
-		err = e.check()
-	}
-	if err != nil {
-		return Entry{}, fmt.Errorf("dispute: an entry is malformed: %w", err)
-	}
-	return e, nil
-}
+func ParseEntry(raw []byte) (Entry, error) { return accrual.ParseEntryOf[Entry](raw, maxEntry) }
 
 // Encode returns the entry as RFC 8785 canonical JSON. It refuses an entry that [ParseEntry] would refuse.
-func (e Entry) Encode() ([]byte, error) {
-	if err := e.check(); err != nil {
-		return nil, fmt.Errorf("dispute: an entry is invalid: %w", err)
-	}
-	text, err := strictjson.CanonicalOf(e)
-	if err == nil && len(text) > maxEntry {
-		err = fmt.Errorf("dispute: an entry has %d bytes; at most %d are written", len(text), maxEntry)
-	}
-	return text, err
-}
+func (e Entry) Encode() ([]byte, error) { return accrual.EncodeEntry(e, maxEntry) }
 
-func (e Entry) check() error {
-	if err := accrual.CheckForm(e); err != nil {
-		return err
-	}
-	about, err := accrual.Member(e)
-	if rule, ok := about.(interface{ check() error }); ok && err == nil {
-		err = rule.check()
-	}
+// Check is for [accrual.CheckForm], like those below.
+func (e Entry) Check() error {
+	_, err := accrual.MemberOf(e)
 	return err
 }
 
-func (p *Published) check() error {
+func (p Published) Check() error {
 	switch {
 	case len(p.Cites) > len(p.Receipts):
 		return errors.New("it cites more agents than receipts")
@@ -202,14 +174,14 @@ func (p *Published) check() error {
 	return nil
 }
 
-func (f *Final) check() error {
+func (f Final) Check() error {
 	if (f.SignalID == "") == (f.DisputeID == "") {
 		return errors.New("exactly one of a signal and a dispute must become final")
 	}
 	return nil
 }
 
-func (o *Opened) check() error {
+func (o Opened) Check() error {
 	switch {
 	case o.DisputeID != DisputeID(o.Document):
 		return errors.New("the id of the dispute does not follow from its document")
@@ -223,9 +195,9 @@ func (o *Opened) check() error {
 	return nil
 }
 
-func (v *Voted) check() error { return checkMalicious(v.Outcome, v.Malicious) }
+func (v Voted) Check() error { return checkMalicious(v.Outcome, v.Malicious) }
 
-func (r *Resolved) check() error {
+func (r Resolved) Check() error {
 	switch {
 	case (r.Resolver == ResolverArbiter) != (len(r.Decisions) > 0):
 		return errors.New("a resolution must name arbiters' decisions if, and only if, arbiters made it")
@@ -244,7 +216,7 @@ func checkMalicious(outcome string, malicious bool) error {
 	return nil
 }
 
-func (s *SetBack) check() error {
+func (s SetBack) Check() error {
 	if len(s.Token) > maxToken || strings.Count(s.Token, ".") != 2 {
 		return errors.New("it has no token of the operator")
 	}

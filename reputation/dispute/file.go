@@ -33,12 +33,10 @@ type By struct {
 	Registered time.Time // since when; zero for an unregistered agent
 }
 
-// Publication is an incoming signal.
 type Publication struct {
 	Signal Signal
 	By     By
-	// Observed says that the node holds all receipts of the signal, all of the same agent. Sources and Cites are as in
-	// [Published].
+	// Observed says that the node holds all receipts, of the same agent. The rest is as in [Published].
 	Observed bool
 	Sources  bool
 	Cites    []string
@@ -63,9 +61,13 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 	if err := b.full(openSignals, s.AgentID, "open signals", MaxRunning, p.By, now); err != nil {
 		return nil, err
 	}
+	window := r.Short
+	if s.Horizon == HorizonLong {
+		window = r.Long
+	}
 	e := &Published{
 		SignalID: s.SignalID, Agent: s.AgentID, Document: hash, Horizon: s.Horizon, Written: s.Timestamp,
-		Closes: at + seconds(r.window(s.Horizon)), Basis: BasisDeclared,
+		Closes: at + seconds(window), Basis: BasisDeclared,
 	}
 	if !p.By.Registered.IsZero() {
 		e.Registered = p.By.Registered.Unix()
@@ -86,22 +88,8 @@ func (b *Book) Publish(r Rules, p Publication, now time.Time) (*Entry, error) {
 	return entry, nil
 }
 
-func (r Rules) window(horizon string) time.Duration {
-	if horizon == HorizonLong {
-		return r.Long
-	}
-	return r.Short
-}
-
 // seconds returns a duration in seconds, at least one.
 func seconds(d time.Duration) int64 { return max(1, int64(d/time.Second)) }
-
-func registered(d Document, by By) error {
-	if by.Registered.IsZero() {
-		return refusal.New("dispute_refused", "the agent %.300q has passed no verification", Author(d))
-	}
-	return nil
-}
 
 // Known is a receipt that the node holds, or that the filing brings with a valid signature.
 type Known struct {
@@ -113,7 +101,6 @@ type Known struct {
 	At int64
 }
 
-// Filed is an incoming filing.
 type Filed struct {
 	Filing   Filing
 	By       By
@@ -185,8 +172,8 @@ func (b *Book) File(r Rules, f Filed, now time.Time) (id string, e *Entry, err e
 	if f.Filing.Type() == TypeAppeal {
 		return b.appeal(r, f.Filing.Challenge, hash, now)
 	}
-	if err := registered(d, f.By); err != nil {
-		return "", nil, err
+	if f.By.Registered.IsZero() {
+		return "", nil, refusal.New("dispute_refused", "the agent %.300q has passed no verification", Author(d))
 	}
 	o, disputed, err := b.opening(r, f, hash, now)
 	if err != nil {
@@ -296,18 +283,9 @@ func (b *Book) breaks(o Opened, by By, now time.Time) (rule string, err error) {
 
 // violation returns the entry of a violation, or nil if it is recorded or the agent has enough today.
 func (b *Book) violation(rule string, o Opened, now time.Time) *Entry {
-	at := b.Time(now)
-	challenger := b.agent(o.Challenger)
-	if challenger.noted(o.Document) {
-		return nil
-	}
-	today := 0
-	for _, v := range challenger.Violations {
-		if v.At > at-day {
-			today++
-		}
-	}
-	if today >= MaxViolations {
+	at, challenger := b.Time(now), b.agent(o.Challenger)
+	had := len(challenger.Violations) - MaxViolations
+	if challenger.noted(o.Document) || had >= 0 && challenger.Violations[had].At > at-day {
 		return nil
 	}
 	return &Entry{At: at, Violation: &Violation{Agent: o.Challenger, Rule: rule, Document: o.Document}}

@@ -42,8 +42,7 @@ const (
 	ReasonFailed           = "trial_failed"
 )
 
-// Trial judges one dispute by receipts. The caller has verified all signatures and that the receipts are the target's.
-// It is not safe for concurrent use.
+// Trial judges a dispute by verified receipts, which are the target's. It is not safe for concurrent use.
 type Trial struct {
 	of       Opened
 	rules    judge           // none for other types
@@ -58,8 +57,7 @@ type Trial struct {
 // MaxRead bounds the receipts of a trial: long sessions must not delay all other trials.
 const MaxRead = 100_000
 
-// judges are the types that receipts decide. end returns the fault of the complete session, or the doubt for which
-// neither side can win.
+// judges are the types that receipts decide. end returns the fault of a complete session, or a doubt.
 var judges = map[string]judge{
 	TypeTiming:      {(*Record).addTiming, (*Record).endTiming},
 	TypeConsistency: {(*Record).addConsistency, (*Record).endConsistency},
@@ -103,8 +101,7 @@ func NewTrial(of Opened, judged map[string]bool) *Trial {
 	return t
 }
 
-// Session adds a session of the target with the node's challenge records. Add each session of the disputed receipts
-// once.
+// Session adds a session of the disputed receipts, once, with the node's challenge records.
 func (t *Trial) Session(challenges []autonomy.Challenge) *Record {
 	r := &Record{trial: t, challenges: challenges, measured: autonomy.NewSession(nil), answers: make(map[string]string),
 		broken: make(map[string]bool), calls: toolCalls{made: make(map[string]bool), returned: make(map[string]bool)},
@@ -151,8 +148,7 @@ func (r *Record) begin() {
 	}
 }
 
-// Other takes a receipt signed by the target's sidecar that may be outside the chain: a kept fork, or one that the
-// challenger brought.
+// Other takes a receipt of the target's that may be outside the chain: a kept fork, or one that was brought.
 func (r *Record) Other(hash string, c *interaction.Receipt) {
 	r.others = append(r.others, other{hash, c.Chain.SequenceNumber})
 }

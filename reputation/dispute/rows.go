@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/actionproof/mediator/reputation/accrual"
 	"github.com/actionproof/mediator/translog"
 )
 
@@ -26,7 +27,6 @@ type Rows interface {
 // Stored is a row as it is stored: its value as JSON, or nothing.
 type Stored struct{ ID, Text string }
 
-// Row is one row of a book's state.
 type Row struct {
 	Waiting
 	Value any
@@ -34,13 +34,11 @@ type Row struct {
 	Queue string // where it waits, or empty
 }
 
-// Waiting is a row in a queue.
 type Waiting struct {
 	ID  string
 	Due int64 // Unix seconds
 }
 
-// Queues of rows.
 const (
 	queueSignals  = "signals"  // open signals until their window closes
 	queueReceipts = "receipts" // unresolved disputes that receipts decide, until their deadline
@@ -146,10 +144,8 @@ func (b *Book) Changed() (all []Row) {
 	return all
 }
 
-// signal returns a signal, or nil.
 func (b *Book) signal(id string) *SignalState { return loaded[SignalState](b, rowSignal+id) }
 
-// dispute returns a dispute, or nil.
 func (b *Book) dispute(id string) *State { return loaded[State](b, rowDispute+id) }
 
 func (b *Book) saveSignal(s *SignalState) {
@@ -194,7 +190,6 @@ func (b *Book) changeDispute(id string, change func(*State)) {
 
 func (b *Book) agent(id string) party { return *cmp.Or(loaded[party](b, rowAgent+id), new(party)) }
 
-// change changes the row of an agent or owner.
 func (b *Book) change(row string, change func(*party)) {
 	p := cmp.Or(loaded[party](b, row), new(party))
 	change(p)
@@ -222,7 +217,6 @@ func (b *Book) queued(queue, kind string, until int64, most int) (all []Waiting)
 	return all
 }
 
-// since returns the ids of the rows with a later At.
 func (b *Book) since(at int64) (ids []string) {
 	if b.stored != nil {
 		var err error
@@ -239,3 +233,11 @@ func (b *Book) since(at int64) (ids []string) {
 }
 
 func (b *Book) changed(id string) bool { return b.rows[id] != nil && b.rows[id].changed }
+
+// citeRow names the owner of an agent, and an agent that it cites.
+func citeRow(by, of string) string {
+	if a, err := accrual.ParseAgent(by); err == nil {
+		by = a.Owner
+	}
+	return rowCite + by + " " + of
+}

@@ -9,8 +9,7 @@ import (
 	"github.com/actionproof/mediator/evidence/interaction"
 )
 
-// Slack is the tolerance for times in receipts, in milliseconds. A sidecar whose clock is set back by more within a
-// session can sign receipts that lose.
+// Slack is the tolerance for times in receipts, in ms. A clock set back by more within a session can lose.
 const Slack = 30_000
 
 // callerSlack is the tolerance for a receipt before the issue of its challenge, in milliseconds. The node issues

@@ -28,8 +28,7 @@ var (
 		func(*Clock) error { return nil })
 )
 
-// Resolution is the node's statement about a resolved dispute. It names its evidence, so that anyone who has it can
-// repeat the [Trial].
+// Resolution is the node's statement about a resolved dispute. It names its evidence, to repeat the [Trial].
 type Resolution struct {
 	evidence.Registered
 	evidence.KeyClaims
@@ -55,8 +54,8 @@ type Resolution struct {
 	Log accrual.Log `json:"log"`
 
 	// Probabilistic is always true and NonHumanIdentityProven always false: consistent receipts prove nothing.
-	Probabilistic          bool `json:"probabilistic"`
-	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
+	Probabilistic          bool `json:"probabilistic" form:"true"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven" form:"false"`
 }
 
 // ResolutionOf returns the claims that the signer completes; ok is false for an unresolved dispute.
@@ -78,14 +77,12 @@ func checkResolution(c *Resolution) error {
 	r := Resolved{Resolver: c.Resolver, Decisions: c.Decisions, AppealUntil: c.AppealUntil, Finding: Finding{
 		Outcome: c.Outcome, Malicious: c.Malicious,
 	}}
-	if err := cmp.Or(accrual.CheckForm(c), r.check()); err != nil {
+	if err := cmp.Or(accrual.CheckForm(c), r.Check()); err != nil {
 		return err
 	}
 	switch {
 	case c.DisputeID != DisputeID(c.Document):
 		return errors.New("the id of the dispute does not follow from its document")
-	case !c.Probabilistic || c.NonHumanIdentityProven:
-		return errors.New("it claims certainty, or that no human was involved")
 	case c.KeyCustody == "" || len(c.KeyCustody) > 128:
 		return errors.New("keyCustody is missing or too long")
 	case c.Challenger == c.Target || c.ResolvedAt < c.OpenedAt:

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/big"
 	"strconv"
 	"time"
 
@@ -20,7 +21,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Agent is an agent's entry in an identity registry.
 type Agent struct {
 	Registry string // CAIP-10, such as eip155:8453:0x8004...
 	ID       *int64 // nil before the agent is registered
@@ -49,7 +49,6 @@ func ParseAgent(text string) (Agent, error) {
 	return a, nil
 }
 
-// Call is a call of a registry.
 type Call struct {
 	Registry string          `json:"registry"` // identity or reputation
 	Function string          `json:"function"`
@@ -78,8 +77,7 @@ type registered struct {
 	Registry string `json:"agentRegistry"`
 }
 
-// Register returns the call by which an agent's owner registers the agent, or replaces its file once the agent has an
-// ID. id is the agent's id at nodes.
+// Register returns the call that registers an agent with this id at nodes, or replaces a registered one's file.
 func (a Agent) Register(id string) (Call, error) {
 	r := registration{
 		Type: "https://eips.ethereum.org/EIPS/eip-8004#registration-v1", Name: id,
@@ -178,4 +176,30 @@ func keccak(of []byte) (hash [32]byte) {
 	h.Write(of)
 	h.Sum(hash[:0])
 	return hash
+}
+
+const word = 32 // bytes
+
+// encode returns a call's data by the contract ABI of Solidity: a selector, a word for each argument, and the texts,
+// whose words have their offsets. An argument is a whole number from 0, a hash or a text.
+func encode(function string, args ...any) []byte {
+	selector := keccak([]byte(function))
+	var head, tail []byte
+	for _, arg := range args {
+		switch v := arg.(type) {
+		case int64:
+			head = number(head, v)
+		case [word]byte:
+			head = append(head, v[:]...)
+		case string:
+			head = number(head, int64(word*len(args)+len(tail)))
+			tail = append(number(tail, int64(len(v))), v...)
+			tail = append(tail, make([]byte, -len(tail)&(word-1))...)
+		}
+	}
+	return append(append(selector[:4], head...), tail...)
+}
+
+func number(to []byte, v int64) []byte {
+	return append(to, big.NewInt(v).FillBytes(make([]byte, word))...)
 }

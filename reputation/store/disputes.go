@@ -64,7 +64,6 @@ func (t *Turn) Context() context.Context { return t.ctx }
 // Look returns the state as it is at each reading.
 func (s *Store) Look(ctx context.Context) dispute.Rows { return &state{ctx, s.db, ""} }
 
-// state has the stored rows.
 type state struct {
 	ctx    context.Context
 	db     *db.DB
@@ -73,7 +72,6 @@ type state struct {
 
 const readingState = "read the state of the log of disputes"
 
-// Read implements [dispute.Rows].
 func (s *state) Read(ids ...string) ([]dispute.Stored, error) {
 	ids = slices.DeleteFunc(ids, func(id string) bool { return !db.Storable(id) })
 	if len(ids) == 0 {
@@ -87,14 +85,12 @@ func (s *state) Read(ids ...string) ([]dispute.Stored, error) {
 	return db.Many[dispute.Stored](s.ctx, s.db, readingState, `SELECT id, text FROM state WHERE id `+is+s.locked, argument)
 }
 
-// Queued implements [dispute.Rows].
 func (s *state) Queued(queue string, until int64, most int) ([]dispute.Waiting, error) {
 	return db.Many[dispute.Waiting](s.ctx, s.db, readingState,
 		`SELECT id, due FROM state WHERE queue = $1 AND queue <> '' AND due <= $2 ORDER BY due, id LIMIT $3`,
 		queue, until, most)
 }
 
-// Since implements [dispute.Rows].
 func (s *state) Since(at int64) ([]string, error) {
 	return db.Many[string](s.ctx, s.db, readingState, `SELECT id FROM state WHERE at > $1`, at)
 }
@@ -204,7 +200,6 @@ func (t *Turn) enter(tx db.Tx) error {
 	return nil
 }
 
-// lastOf returns the states of agents' logs.
 func (t *Turn) lastOf(tx db.Tx, agents []string) (map[string]accrual.Log, error) {
 	list, argument := t.db.List(agents)
 	found, err := db.ManyIn[Entry](tx, `SELECT e.agent, e.number, e.head FROM `+list+` AS l
@@ -220,15 +215,13 @@ func (t *Turn) lastOf(tx db.Tx, agents []string) (map[string]accrual.Log, error)
 	return all, err
 }
 
-// Steps returns the texts of the entries of the log of disputes from a number on, in order, at most limit and at most
-// [MaxEntries]. They are numbered from 1.
+// Steps returns the texts of entries of the log of disputes, from a number (from 1) on, at most [MaxEntries].
 func (s *Store) Steps(ctx context.Context, from int64, limit int) ([]string, error) {
 	return db.Many[string](ctx, s.db, "read the log of disputes",
 		`SELECT step FROM steps WHERE number >= $1 ORDER BY number LIMIT $2`, from, min(limit, MaxEntries))
 }
 
-// Completed returns the hash at this place of what each of these entries has completed in the tree of the log. The
-// numbers are in ascending order.
+// Completed returns the hash at a place of what each of these entries, in order, has completed in the log's tree.
 func (s *Store) Completed(ctx context.Context, place int, numbers []int64) ([]tlog.Hash, error) {
 	args := []any{place*tlog.HashSize + 1, tlog.HashSize}
 	for _, n := range numbers {
@@ -249,7 +242,6 @@ func (s *Store) Completed(ctx context.Context, place int, numbers []int64) ([]tl
 	return all, nil
 }
 
-// Document returns the document with this id, or [ErrNotFound].
 func (s *Store) Document(ctx context.Context, id string) (string, error) {
 	return db.One[string](ctx, s.db, "read the document", `SELECT text FROM documents WHERE id = $1`, id)
 }

@@ -2,12 +2,12 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
-// Entry is an entry in the log of an agent.
 type Entry struct {
 	Agent  string
 	Number int64
@@ -15,8 +15,7 @@ type Entry struct {
 	Text   string
 }
 
-// Unentered returns an owner's closed sessions that were not entered, or have grown since, earliest first, at most
-// limit. It leaves out sessions with two chains.
+// Unentered returns an owner's closed sessions, with one chain, that were not entered or have grown since.
 func (s *Store) Unentered(ctx context.Context, owner string, limit int) ([]Session, error) {
 	return db.Many[Session](ctx, s.db, "read the closed sessions",
 		selectSession+`WHERE owner = $1 AND closed > 0 AND forked = 0 AND entered < next ORDER BY closed, session LIMIT $2`,
@@ -50,11 +49,9 @@ func (s *Store) Enter(ctx context.Context, of Session, sample *autonomy.Sample, 
 	})
 }
 
-// MaxEntries bounds one reading of a log.
 const MaxEntries = 1000
 
-// Entries returns the entries of an agent's log from a number on, in order, at most [MaxEntries]. It returns
-// [ErrNotFound] for an impossible id.
+// Entries returns the entries of an agent's log from a number on, at most [MaxEntries], or [ErrNotFound].
 func (s *Store) Entries(ctx context.Context, agent string, from int64) ([]Entry, error) {
 	return db.Many[Entry](ctx, s.db, "read the log",
 		`SELECT agent, number, head, entry FROM entries WHERE agent = $1 AND number >= $2 ORDER BY number LIMIT $3`, agent,
@@ -65,4 +62,52 @@ func (s *Store) Entries(ctx context.Context, agent string, from int64) ([]Entry,
 func (s *Store) Agents(ctx context.Context, after string, limit int) ([]string, error) {
 	return db.Many[string](ctx, s.db, "read the agents",
 		`SELECT agent FROM entries WHERE number = 1 AND agent > $1 ORDER BY agent LIMIT $2`, after, limit)
+}
+
+// Baseline is a snapshot of an owner's sessions.
+type Baseline struct {
+	Hash, Owner string
+	Number      int64
+	Made        time.Time
+	Samples     int64
+	Document    string
+}
+
+// Samples returns the samples of an owner's last closed sessions, at most limit, the last one first.
+func (s *Store) Samples(ctx context.Context, owner string, limit int) ([]autonomy.Sample, error) {
+	return db.Objects[autonomy.Sample](ctx, s.db, "read the samples",
+		`SELECT sample FROM samples WHERE owner = $1 ORDER BY closed DESC, session DESC LIMIT $2`, owner, limit)
+}
+
+// Grown is an owner with samples.
+type Grown struct {
+	Owner   string
+	Samples int64
+}
+
+func (s *Store) Grown(ctx context.Context) ([]Grown, error) {
+	return db.Many[Grown](ctx, s.db, "count the samples",
+		`SELECT owner, samples FROM owners WHERE samples > 0 ORDER BY owner`)
+}
+
+const selectBaseline = `SELECT hash, owner, number, made, samples, document FROM baselines `
+
+// AddBaseline keeps a snapshot, or returns [ErrMoved] if the owner has one with this number or hash.
+func (s *Store) AddBaseline(ctx context.Context, b Baseline) error {
+	return s.db.Write(ctx, "keep the baseline", func(t db.Tx) error {
+		return t.One(ErrMoved,
+			`INSERT INTO baselines (hash, owner, number, made, samples, document) VALUES ($1, $2, $3, $4, $5, $6)
+				ON CONFLICT DO NOTHING`,
+			b.Hash, b.Owner, b.Number, b.Made, b.Samples, b.Document)
+	})
+}
+
+func (s *Store) Baseline(ctx context.Context, hash string) (Baseline, error) {
+	return db.One[Baseline](ctx, s.db, "read the baseline",
+		selectBaseline+`WHERE hash = $1`, hash)
+}
+
+func (s *Store) LastBaseline(ctx context.Context, owner string) (Baseline, error) {
+	return db.One[Baseline](ctx, s.db, "read the baseline",
+		selectBaseline+`WHERE owner = $1 ORDER BY number DESC LIMIT 1`, owner)
 }

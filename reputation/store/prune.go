@@ -16,7 +16,6 @@ const (
 	challengeChunk = 256
 )
 
-// Old says what [Store.Prune] removes.
 type Old struct {
 	Sessions time.Time // sessions with their last receipt before, and all that belongs to them
 	Tokens   time.Time // used tokens expired before
@@ -84,20 +83,16 @@ func pruneSessions(t db.Tx, before time.Time) (more bool, err error) {
 	}
 	removed := make(map[string]counts)
 	for _, one := range old {
-		const of = ` WHERE owner = $1 AND session = $2`
-		gone := counts{sessions: 1}
-		for _, table := range []struct {
-			query string
-			count *int64
-		}{
-			{`DELETE FROM receipts` + of, &gone.receipts}, {`DELETE FROM forks` + of, new(int64)},
-			{`DELETE FROM challenges` + of, &gone.challenges},
-		} {
-			if *table.count, err = t.Exec(table.query, one.Owner, one.Session); err != nil {
+		gone := removed[one.Owner]
+		gone[0]++
+		for i, table := range []string{"receipts", "challenges", "forks"} {
+			n, err := t.Exec(`DELETE FROM `+table+` WHERE owner = $1 AND session = $2`, one.Owner, one.Session)
+			if err != nil {
 				return false, err
 			}
+			gone[1+i] += n
 		}
-		removed[one.Owner] = removed[one.Owner].plus(gone)
+		removed[one.Owner] = gone
 	}
 	return len(old) == pruneChunk, discount(t, removed)
 }
@@ -113,16 +108,15 @@ func pruneChallenges(t db.Tx, before time.Time) (more bool, err error) {
 	}
 	removed := make(map[string]counts)
 	for _, owner := range owners {
-		removed[owner] = removed[owner].plus(counts{challenges: 1})
+		gone := removed[owner]
+		gone[2]++
+		removed[owner] = gone
 	}
 	return len(owners) == challengeChunk, discount(t, removed)
 }
 
-type counts struct{ sessions, receipts, challenges int64 }
-
-func (c counts) plus(d counts) counts {
-	return counts{c.sessions + d.sessions, c.receipts + d.receipts, c.challenges + d.challenges}
-}
+// counts has the numbers of removed sessions, receipts, challenges and forks.
+type counts [4]int64
 
 // discount comes last in a transaction, like counting up, which avoids deadlocks.
 func discount(t db.Tx, removed map[string]counts) error {
@@ -131,7 +125,7 @@ func discount(t db.Tx, removed map[string]counts) error {
 		if _, err := t.Exec(
 			`UPDATE owners SET sessions = sessions - $1, receipts = receipts - $2, challenges = challenges - $3
 				WHERE owner = $4`,
-			c.sessions, c.receipts, c.challenges, owner); err != nil {
+			c[0], c[1], c[2], owner); err != nil {
 			return err
 		}
 	}

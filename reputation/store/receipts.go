@@ -7,10 +7,8 @@ import (
 	"github.com/actionproof/mediator/internal/db"
 )
 
-// MaxReceipts bounds one reading of a chain.
 const MaxReceipts = 1000
 
-// Session is the state of a session's chain.
 type Session struct {
 	Owner, Session, Agent string
 	Next                  int64
@@ -19,7 +17,6 @@ type Session struct {
 	Forked                bool // it has two chains
 }
 
-// Receipt is a receipt in the chain of its session.
 type Receipt struct {
 	Owner, Session string
 	Number         int64
@@ -40,16 +37,15 @@ type Addition struct {
 
 const selectSession = `SELECT owner, session, agent, next, updated, closed > 0, forked > 0 FROM sessions `
 
-// Session returns a session, or [ErrNotFound].
 func (s *Store) Session(ctx context.Context, owner, session string) (Session, error) {
 	return db.One[Session](ctx, s.db, "read the session",
 		selectSession+`WHERE owner = $1 AND session = $2`, owner, session)
 }
 
-// Sessions returns the sessions of different owners with this id, at most limit.
-func (s *Store) Sessions(ctx context.Context, session string, limit int) ([]Session, error) {
+// Sessions returns the sessions with this id of an owner, or of all owners if it is empty, at most limit.
+func (s *Store) Sessions(ctx context.Context, owner, session string, limit int) ([]Session, error) {
 	return db.Many[Session](ctx, s.db, "read the sessions",
-		selectSession+`WHERE session = $1 ORDER BY owner LIMIT $2`, session, limit)
+		selectSession+`WHERE session = $1 AND (owner = $2 OR $2 = '') ORDER BY owner LIMIT $3`, session, owner, limit)
 }
 
 const selectReceipt = `SELECT owner, session, number, hash, request, token FROM receipts `
@@ -61,7 +57,6 @@ func (s *Store) Receipts(ctx context.Context, owner, session string, from int64,
 		owner, session, from, min(limit, MaxReceipts))
 }
 
-// Receipt returns the receipt with this hash, or [ErrNotFound].
 func (s *Store) Receipt(ctx context.Context, hash string) (Receipt, error) {
 	return db.One[Receipt](ctx, s.db, "read the receipt", selectReceipt+`WHERE hash = $1`, hash)
 }
@@ -129,32 +124,25 @@ func add(t db.Tx, a Addition) error {
 	if err != nil {
 		return err
 	}
-	if err := know(t, a.Owner); err != nil {
-		return err
-	}
-	return t.One(ErrFull, `UPDATE owners SET sessions = sessions + $1, receipts = receipts + $2
+	return t.Run(known(a.Owner), db.Statement{Query: `UPDATE owners SET sessions = sessions + $1, receipts = receipts + $2
 		WHERE owner = $3 AND (sessions < $4 OR $5 = 0) AND receipts <= $6`,
-		begun, n, a.Owner, a.MaxSessions, begun, a.MaxReceipts-int64(n))
+		Args: []any{begun, n, a.Owner, a.MaxSessions, begun, a.MaxReceipts - int64(n)}, None: ErrFull})
 }
 
-func know(t db.Tx, owner string) error {
-	_, err := t.Exec(
-		`INSERT INTO owners (owner, sessions, receipts, samples, challenges) VALUES ($1, 0, 0, 0, 0) ON CONFLICT DO NOTHING`,
-		owner)
-	return err
+// known makes the row of an owner, unless there is one.
+func known(owner string) db.Statement {
+	return db.Statement{Query: `INSERT INTO owners (owner, sessions, receipts, samples, challenges)
+		VALUES ($1, 0, 0, 0, 0) ON CONFLICT DO NOTHING`, Args: []any{owner}}
 }
 
 // Fork keeps the first receipt that contradicts a kept one of the same number. It ends the session's chain.
 func (s *Store) Fork(ctx context.Context, r Receipt, at time.Time) error {
 	return s.db.Write(ctx, "keep the fork", func(t db.Tx) error {
-		if err := t.One(ErrNotFound, `UPDATE sessions SET forked = 1 WHERE owner = $1 AND session = $2`, r.Owner,
-			r.Session); err != nil {
-			return err
-		}
-		_, err := t.Exec(
-			`INSERT INTO forks (owner, session, number, token, seen) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
-			r.Owner, r.Session, r.Number, r.Token, at)
-		return err
+		return t.Run(
+			db.Statement{Query: `UPDATE sessions SET forked = 1 WHERE owner = $1 AND session = $2`,
+				Args: []any{r.Owner, r.Session}, None: ErrNotFound},
+			db.Statement{Query: `INSERT INTO forks (owner, session, number, token, seen) VALUES ($1, $2, $3, $4, $5)
+				ON CONFLICT DO NOTHING`, Args: []any{r.Owner, r.Session, r.Number, r.Token, at}})
 	})
 }
 

@@ -35,17 +35,17 @@ type Store struct {
 
 // Open opens a schema of the PostgreSQL database that dsn names, or without a dsn the SQLite file at path.
 func Open(ctx context.Context, path, dsn string) (*Store, error) {
-	return open(ctx, path, dsn, schema)
+	return open(ctx, path, dsn, false)
 }
 
 // OpenExisting is [Open] for a store that exists, to read it: it makes neither a schema nor a file.
 func OpenExisting(ctx context.Context, path, dsn string) (*Store, error) {
-	existing := schema
-	existing.Existing = true
-	return open(ctx, path, dsn, existing)
+	return open(ctx, path, dsn, true)
 }
 
-func open(ctx context.Context, path, dsn string, s db.Schema) (*Store, error) {
+func open(ctx context.Context, path, dsn string, existing bool) (*Store, error) {
+	s := schema
+	s.Existing = existing
 	d, err := backend.Open(ctx, path, dsn, s)
 	if err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ func TestReceipts(t *testing.T) {
 			a.Owner, a.Receipts[0].Hash = "p", "hash of p"
 			return a
 		}()))
-		of, err := one.Sessions(ctx, "s", 10)
+		of, err := one.Sessions(ctx, "", "s", 10)
 		must(t, err)
 		if len(of) != 2 || of[0].Owner != "o" || of[1].Owner != "p" {
 			t.Errorf("%+v", of)

@@ -22,7 +22,6 @@ const (
 	maxNonce = 128 // bytes
 )
 
-// Predicates is the number of predicates of a strategy.
 const Predicates = 4
 
 // Strategy is what an agent commits to: its tools, hosts and model, and its number of model calls.
@@ -33,7 +32,6 @@ type Strategy struct {
 	Tools []string `json:"tools"`
 }
 
-// Calls bounds the number of model calls.
 type Calls struct {
 	Max int64 `json:"max"`
 	Min int64 `json:"min"`
@@ -106,26 +104,17 @@ type Trace struct {
 	tools, hosts, model set
 }
 
-// ToolUnknown records the use of a tool without a visible name.
-func (t *Trace) ToolUnknown() { t.tools.unknown = true }
-
-// HostUnknown records a call to a host without a visible name.
-func (t *Trace) HostUnknown() { t.hosts.unknown = true }
-
-// Call records a model call.
 func (t *Trace) Call(host, model string) {
 	t.calls++
 	t.hosts.add(host)
 	t.model.add(model)
 }
 
-// Tool records the use of a tool.
 func (t *Trace) Tool(name string) { t.tools.add(name) }
 
-// Host records a call to a host other than a model's.
+// Host records a call to a host other than a model's. An empty name, of a tool or host, means one that was not seen.
 func (t *Trace) Host(name string) { t.hosts.add(name) }
 
-// Held says which predicates hold.
 type Held struct {
 	Tools bool `json:"tools"`
 	Hosts bool `json:"hosts"`
@@ -133,7 +122,6 @@ type Held struct {
 	Calls bool `json:"calls"`
 }
 
-// Count returns how many predicates hold.
 func (h Held) Count() int64 {
 	n := int64(0)
 	for _, held := range []bool{h.Tools, h.Hosts, h.Model, h.Calls} {
@@ -155,8 +143,7 @@ func (s Strategy) Judge(t Trace) Held {
 	}
 }
 
-// Broken reports whether a trace shows something that the strategy rules out. What was not seen breaks nothing. closed
-// says that the trace is complete.
+// Broken reports whether a trace, complete if closed, shows something that the strategy rules out.
 func (s Strategy) Broken(t Trace, closed bool) bool {
 	return t.tools.beyond(s.Tools) || t.hosts.beyond(s.Hosts) || t.model.beyond([]string{s.Model}) ||
 		t.calls > s.Calls.Max || closed && t.calls < s.Calls.Min
@@ -172,23 +159,18 @@ func (s *set) add(name string) {
 	at, ok := slices.BinarySearch(s.names, name)
 	switch {
 	case ok:
-	case len(s.names) == MaxNames:
+	case name == "" || len(s.names) == MaxNames:
 		s.unknown = true
 	default:
 		s.names = slices.Insert(s.names, at, name)
 	}
 }
 
-func (s *set) within(list []string) bool {
-	return !s.unknown && !slices.ContainsFunc(s.names, func(name string) bool {
-		_, ok := slices.BinarySearch(list, name)
-		return !ok
-	})
-}
+func (s *set) within(list []string) bool { return !s.unknown && !s.beyond(list) }
 
 func (s *set) beyond(list []string) bool {
 	return slices.ContainsFunc(s.names, func(name string) bool {
 		_, ok := slices.BinarySearch(list, name)
-		return !ok && name != ""
+		return !ok
 	})
 }

@@ -141,9 +141,9 @@ func TestJudge(t *testing.T) {
 			case "host":
 				trace.Host(name)
 			case "tool?":
-				trace.ToolUnknown()
+				trace.Tool("")
 			case "host?":
-				trace.HostUnknown()
+				trace.Host("")
 			}
 		}
 		has := func(predicate string) bool { return strings.Contains(test.want, predicate) }

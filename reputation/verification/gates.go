@@ -1,11 +1,11 @@
 package verification
 
 import (
+	"cmp"
 	"context"
 	"slices"
 )
 
-// The three gates.
 const (
 	GateOrchestrate = "orchestrate"
 	GateGovern      = "govern"
@@ -22,17 +22,13 @@ const (
 	GateNotConfigured = "not_configured"
 )
 
-const maxGateReason = 64
-
-// Gate is the result of one gate.
 type Gate struct {
 	Name   string `json:"gate"`
-	Status string `json:"status"`
-	Reason string `json:"reason,omitempty"` // a short word, if unavailable
-	Score  int64  `json:"score"`            // of enforce: 0 to 100, and 100 without an answer
+	Status string `json:"status" form:"passed|unavailable|not_configured"` // or, in no signed result, failed
+	Reason string `json:"reason,omitempty" form:"name:64"`                 // a short word, if unavailable
+	Score  int64  `json:"score"`                                           // of enforce; 100 without an answer
 }
 
-// Question is what the gates judge.
 type Question struct {
 	DID    string
 	Prompt string
@@ -59,48 +55,42 @@ const (
 type asked struct {
 	gates      []Gate
 	privileged bool
-	evaluated  bool
+	evaluated  bool // by a server, so keywords do not count
 	warned     bool
 	violations []string
 }
 
-func ask(ctx context.Context, gates Gates, q Question) asked {
-	var a asked
-	orchestrate := gates(ctx, GateOrchestrate, q)
-	a.add(GateOrchestrate, orchestrate)
-	if orchestrate.Status == GateFailed {
-		a.violations = append(a.violations, ViolationOrchestration)
+var violationOf = map[string]string{
+	GateOrchestrate: ViolationOrchestration, GateGovern: ViolationGovernance, GateEnforce: ViolationReasoningRefused,
+}
+
+func ask(ctx context.Context, gates Gates, q Question) (a asked) {
+	for _, name := range gateNames {
+		answer := gates(ctx, name, q)
+		violated := answer.Status == GateFailed
+		switch name {
+		case GateGovern:
+			a.privileged = privileged(answer)
+		case GateEnforce:
+			if a.evaluated = answer.Status == GatePassed || violated; !a.evaluated {
+				answer.Score = fullEnforcement
+			}
+			a.warned = answer.Score < fullEnforcement
+			if violated = answer.Score < leastEnforcement; violated {
+				answer.Status = GateFailed
+			}
+		}
+		if violated {
+			a.violations = append(a.violations, violationOf[name])
+		}
+		a.gates = append(a.gates, Gate{name, cmp.Or(answer.Status, GateNotConfigured), answer.Reason, answer.Score})
 	}
-	govern := gates(ctx, GateGovern, q)
-	a.add(GateGovern, govern)
-	a.privileged = privileged(govern)
-	if govern.Status == GateFailed {
-		a.violations = append(a.violations, ViolationGovernance)
-	}
-	enforce := gates(ctx, GateEnforce, q)
-	a.evaluated = enforce.Status == GatePassed || enforce.Status == GateFailed
-	if !a.evaluated {
-		enforce.Score = fullEnforcement
-	}
-	a.warned = enforce.Score < fullEnforcement
-	if enforce.Score < leastEnforcement {
-		enforce.Status = GateFailed
-		a.violations = append(a.violations, ViolationReasoningRefused)
-	}
-	a.add(GateEnforce, enforce)
 	return a
 }
 
 // privileged reports whether prior governance earns the privileged path.
 func privileged(govern Answer) bool {
 	return govern.Status == GatePassed && govern.Resonance >= privilegedResonance
-}
-
-func (a *asked) add(name string, answer Answer) {
-	if answer.Status == "" {
-		answer.Status = GateNotConfigured
-	}
-	a.gates = append(a.gates, Gate{Name: name, Status: answer.Status, Reason: answer.Reason, Score: answer.Score})
 }
 
 func (a *asked) degraded() bool {

@@ -22,7 +22,6 @@ const (
 	didBytes   = 8
 )
 
-// Key is the Ed25519 public key of an agent.
 type Key struct {
 	public ed25519.PublicKey
 }
@@ -63,11 +62,9 @@ func (k Key) DID() string {
 	return didPrefix + evidence.HashBytes(pem.EncodeToMemory(&pem.Block{Type: typePEM, Bytes: der}))[:2*didBytes]
 }
 
-// DIDKey returns the key as did:key.
 func (k Key) DIDKey() string { return evidence.DIDKey(k.public) }
 
-// Possesses verifies a hex signature over the nonce, a bar and the payload. The nonce is hex, so the split is
-// unambiguous.
+// Possesses verifies a hex signature over the nonce, which is hex, a bar and the payload.
 func (k Key) Possesses(nonce, payload, signature string) error {
 	if len(payload) > maxPayload {
 		return refusal.New("content_too_large", "the payload has %d bytes; at most %d are allowed", len(payload), maxPayload)

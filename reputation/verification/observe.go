@@ -10,8 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/strictjson"
 )
 
-// observe returns the served call that a turn is about, if any. It was made after the turn before, whose call's result
-// could thus lead to it.
+// observe returns the served call that a turn is about, if any. It was made after the turn before.
 func (s *Session) observe(t Turn) (Taken, *Call) {
 	seen := Taken{Hash: t.Hash, Tool: t.ToolCall, Used: len(s.Turns) == 0}
 	previous, after := ChainSeed, int64(0)

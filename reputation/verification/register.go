@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -27,7 +28,6 @@ type Registration struct {
 	Manifest  json.RawMessage // of a user interface; optional
 }
 
-// Registered is the judgement of a registration.
 type Registered struct {
 	Plugin  Plugin
 	Token   string // empty after a rejection
@@ -63,9 +63,8 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 	if err := s.admit(ctx, session, by, key, r, now); err != nil {
 		return Registered{}, err
 	}
-	gates := ask(ctx, s.o.Gates,
-		Question{DID: key.DID(), Prompt: session.Task.Prompt, Turns: r.Trace.Turns})
-	verdict := judge(session, r.Trace, conditions{s.o.Mode, gates.privileged, gates.evaluated, gates.violations})
+	gates := ask(ctx, s.o.Gates, Question{DID: key.DID(), Prompt: session.Task.Prompt, Turns: r.Trace.Turns})
+	verdict := judge(session, r.Trace, s.o.Mode, gates)
 	out := Registered{Verdict: verdict, Gates: gates.gates, Degraded: gates.degraded(), Warned: gates.warned}
 	effects := Effects{At: now}
 	names := []string{nameOfSubject(by.Subject), nameOfKey(key)}
@@ -74,7 +73,7 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 		if err != nil {
 			return Registered{}, err
 		}
-		out.Token = token
+		out.Token, session.State = token, Completed
 		out.Plugin = Plugin{
 			DID: key.DID(), Key: key.String(), DIDKey: key.DIDKey(), Subject: by.Subject, Metadata: r.Metadata,
 			Manifest: manifest,
@@ -85,9 +84,8 @@ func (s *Service) Register(ctx context.Context, by Caller, r Registration) (Regi
 			effects.Passed = &Passed{Subject: by.Subject, At: now, Result: token}
 		}
 	} else {
-		effects.Fail = names
+		effects.Fail, session.State = names, Failed
 	}
-	session.end(verdict.Passed())
 	err = s.store.Update(ctx, session, effects)
 	if errors.Is(err, ErrConflict) {
 		return Registered{}, refusal.New("overloaded", "another call changed the verification while it was judged")
@@ -148,15 +146,7 @@ func (m Metadata) check() error {
 }
 
 func printable(text string) bool {
-	if !utf8.ValidString(text) {
-		return false
-	}
-	for _, r := range text {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // admit refuses an agent that does not hold the session's key or must wait. This ends no session and counts against no
@@ -168,7 +158,7 @@ func (s *Service) admit(ctx context.Context, session Session, by Caller, key Key
 	if session.Key != key.String() || subtle.ConstantTimeCompare([]byte(session.Nonce), []byte(r.Nonce)) != 1 {
 		return refusal.New("verification_possession", "the key or the nonce belongs to another verification")
 	}
-	if !now.Before(session.nonceExpires()) {
+	if !now.Before(time.UnixMilli(session.Opened).Add(NonceLifetime)) {
 		return refusal.New("verification_possession", "the nonce is older than %v; ask for a new verification", NonceLifetime)
 	}
 	return s.backoff(ctx, now, by, key)

@@ -14,11 +14,9 @@ import (
 // Lifetime is the validity of a result. To stay verified, an agent is verified again.
 const Lifetime = 24 * time.Hour
 
-// Kind is the kind of verification results.
 var Kind = evidence.NewKind("verification-result+jwt", evidence.PurposeAppraiser, Lifetime, checkResult)
 
-// Result is the node's statement about a passed verification: what the holder of one key did in one session. It does
-// not prove that a model was involved or that no human was.
+// Result says what the holder of one key did in one session. It does not prove that no human was involved.
 type Result struct {
 	evidence.Registered
 	evidence.KeyClaims
@@ -58,10 +56,9 @@ type Result struct {
 	Attestation string `json:"attestation" form:"hash"`
 	RFC6962Root string `json:"rfc6962Root" form:"hash"`
 
-	// Probabilistic is always true and NonHumanIdentityProven always false: a script passes too, and so may a human with
-	// one.
-	Probabilistic          bool `json:"probabilistic"`
-	NonHumanIdentityProven bool `json:"nonHumanIdentityProven"`
+	// Probabilistic is always true and NonHumanIdentityProven always false: a script passes too.
+	Probabilistic          bool `json:"probabilistic" form:"true"`
+	NonHumanIdentityProven bool `json:"nonHumanIdentityProven" form:"false"`
 }
 
 // Reasoning is the judgement of an agent's reasoning.
@@ -80,8 +77,6 @@ const (
 
 func checkResult(r *Result) error {
 	switch {
-	case !r.Probabilistic || r.NonHumanIdentityProven:
-		return errors.New("it claims certainty, or that no human was involved")
 	case len(r.PublicKey) != 43:
 		return errors.New("publicKey is not 32 bytes in base64url")
 	case r.Turns < 3 || r.Turns > MaxTurns || r.LastTurn < r.FirstTurn:
@@ -122,17 +117,51 @@ func (r *Result) checkGates() error {
 		return fmt.Errorf("it has %d gates, not %d", len(r.Gates), len(gateNames))
 	}
 	for i, g := range r.Gates {
-		statuses := []string{GatePassed, GateFailed, GateUnavailable, GateNotConfigured}
-		if g.Name != gateNames[i] || !slices.Contains(statuses, g.Status) || len(g.Reason) > maxGateReason {
-			return fmt.Errorf("gate %d is not %s with a known status", i+1, gateNames[i])
-		}
-		if g.Status == GateFailed {
-			return fmt.Errorf("the gate %s failed, so the verification cannot have passed", g.Name)
+		if g.Name != gateNames[i] {
+			return fmt.Errorf("gate %d is not %s", i+1, gateNames[i])
 		}
 		degraded = degraded || g.Status == GateUnavailable
 	}
 	if r.Degraded != degraded {
 		return errors.New("degraded does not follow from the gates")
+	}
+	return nil
+}
+
+// ModelCalls counts the model calls with a whole answer that the agent's sidecar saw between the turns. It does not
+// show that a turn came of one: an agent can make calls for nothing.
+type ModelCalls struct {
+	// Basis is observed, or not_measured without a sidecar or if turns overtook each other.
+	Basis string `json:"basis"`
+	// BeforeTurn counts, for each turn, the calls since the turn before, or since the start.
+	BeforeTurn []int64 `json:"beforeTurn,omitempty"`
+}
+
+// BasisNotMeasured says that nothing is known.
+const BasisNotMeasured = "not_measured"
+
+func (s *Session) modelCalls() ModelCalls {
+	out, before := ModelCalls{Basis: BasisObserved}, s.Caller.ModelCalls
+	for _, t := range s.Turns {
+		if s.Caller.Session == "" || t.ModelCalls < before {
+			return ModelCalls{Basis: BasisNotMeasured}
+		}
+		out.BeforeTurn = append(out.BeforeTurn, t.ModelCalls-before)
+		before = t.ModelCalls
+	}
+	return out
+}
+
+func (r *Result) checkModelCalls() error {
+	m := r.ModelCalls
+	if m.Basis == BasisNotMeasured && m.BeforeTurn == nil {
+		return nil
+	}
+	if m.Basis != BasisObserved || r.SubjectBasis != BasisObserved || int64(len(m.BeforeTurn)) != r.Turns {
+		return errors.New("modelCalls are neither not_measured nor one count for each turn of a caller named by a sidecar")
+	}
+	if slices.Min(m.BeforeTurn) < 0 { // there are turns: see checkResult
+		return errors.New("modelCalls has a negative count")
 	}
 	return nil
 }

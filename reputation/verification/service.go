@@ -1,9 +1,27 @@
+// Package verification is the verification challenge: an agent proves possession of a key, calls tools over several
+// turns, answers a follow-up question and hands in the whole trace. The agent gets a signed result, and the node
+// registers it under the name of its plugin, which the agent chooses.
+//
+// Each check says how it is known. It is observed if the node's own record supports it: the calls it served, the order
+// and time in which turns came. It is declared if only the agent's trace supports it. [ModeObserved] demands observed
+// checks; [ModeSeed] accepts declared ones, as the original system does. Reasoning is always the agent's own word.
+//
+//   - service.go, register.go: the service; store.go its state
+//   - turn.go: turns, traces and their hashes
+//   - key.go: keys, proof of possession, DIDs
+//   - task.go: tasks and follow-up questions
+//   - session.go, observe.go: one verification and what the node saw of it
+//   - validate.go: score and violations
+//   - gates.go: the servers of the xray bridge
+//   - limits.go: limits on tries
+//   - result.go: the signed result
 package verification
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,7 +34,6 @@ import (
 	"github.com/actionproof/mediator/reputation/internal/limit"
 )
 
-// Signer signs results.
 type Signer interface {
 	Sign(ctx context.Context, r Result) (token string, signed Result, err error)
 }
@@ -28,7 +45,6 @@ type Server struct {
 	URL  string `json:"url,omitempty"`
 }
 
-// Options configure a [Service].
 type Options struct {
 	// Mode is the default ModeObserved or ModeSeed.
 	Mode Mode
@@ -45,11 +61,10 @@ type Service struct {
 	store  *Store
 	signer Signer
 	o      Options
-	limits *limits
+	limits limits
 	given  atomic.Int64 // counts the tasks given out
 }
 
-// New makes a service.
 func New(store *Store, signer Signer, o Options) (*Service, error) {
 	switch {
 	case store == nil || signer == nil:
@@ -66,12 +81,11 @@ func New(store *Store, signer Signer, o Options) (*Service, error) {
 		o.Tasks = Tasks()
 	}
 	s := &Service{store: store, signer: signer, o: o, limits: newLimits()}
-	s.given.Store(draw(int64(len(o.Tasks))))
+	s.given.Store(rand.Int64N(int64(len(o.Tasks)))) //nolint:gosec // only a place to begin
 	return s, nil
 }
 
-// Challenge opens a verification for a key (original: createChallengeSession). Anyone can open one for any key; only
-// the holder of the key can finish it.
+// Challenge opens a verification for a key (original: createChallengeSession), whose holder alone can finish it.
 func (s *Service) Challenge(ctx context.Context, by Caller, pem string) (Session, error) {
 	now, err := s.enter(ctx, by, func(r *rates) *rate.Limiter { return r.challenges })
 	if err != nil {
@@ -200,15 +214,17 @@ func (s *Service) Search(ctx context.Context, by Caller, id, query string) (json
 	for _, p := range found {
 		results = append(results, listed{p.Metadata, p.DID, p.Registered.Unix()})
 	}
-	return s.serve(ctx, now, by, id, ToolSearch, query, func(canary string) any {
-		return struct {
-			Success bool     `json:"success"`
-			Count   int      `json:"count"`
-			Results []listed `json:"results"`
-			Notice  string   `json:"notice"`
-			Canary  string   `json:"canary,omitempty"`
-		}{true, len(results), results, Notice, canary}
-	})
+	return s.serve(ctx, now, by, id, ToolSearch, query, answer{Count: len(results), Results: results, Notice: Notice})
+}
+
+// answer is the answer of a tool whose calls can count as turns.
+type answer struct {
+	Success bool     `json:"success"`
+	Count   int      `json:"count"`
+	Results []listed `json:"results,omitzero"` // of search_plugins
+	Servers []Server `json:"servers,omitzero"` // of list_mcp_servers
+	Notice  string   `json:"notice,omitempty"`
+	Canary  string   `json:"canary,omitempty"` // in a session
 }
 
 type listed struct {
@@ -223,23 +239,14 @@ func (s *Service) List(ctx context.Context, by Caller, id string) (json.RawMessa
 	if err != nil {
 		return nil, err
 	}
-	servers := s.o.Servers
-	if servers == nil {
-		servers = []Server{}
-	}
-	return s.serve(ctx, now, by, id, ToolServers, "", func(canary string) any {
-		return struct {
-			Success bool     `json:"success"`
-			Count   int      `json:"count"`
-			Servers []Server `json:"servers"`
-			Canary  string   `json:"canary,omitempty"`
-		}{true, len(servers), servers, canary}
-	})
+	servers := append([]Server{}, s.o.Servers...)
+	return s.serve(ctx, now, by, id, ToolServers, "", answer{Count: len(servers), Servers: servers})
 }
 
-// serve gives the result a canary in an open session, and records the call before the agent sees the result.
+// serve gives the answer a canary in an open session, and records the call before the agent sees the answer.
 func (s *Service) serve(ctx context.Context, now time.Time, by Caller, id, tool, query string,
-	result func(canary string) any) (json.RawMessage, error) {
+	out answer) (json.RawMessage, error) {
+	out.Success = true
 	if id == "" && by.Session != "" { // the sidecar names the caller
 		newest, err := s.store.Newest(ctx, by)
 		if err != nil && !errors.Is(err, ErrNotFound) {
@@ -250,10 +257,10 @@ func (s *Service) serve(ctx context.Context, now time.Time, by Caller, id, tool,
 		}
 	}
 	if id == "" {
-		return json2.Marshal(result(""))
+		return json2.Marshal(out)
 	}
-	canary := "canary-" + random(8)
-	text, err := json2.Marshal(result(canary))
+	out.Canary = "canary-" + random(8)
+	text, err := json2.Marshal(out)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +269,7 @@ func (s *Service) serve(ctx context.Context, now time.Time, by Caller, id, tool,
 		return nil, err
 	}
 	_, err = s.change(ctx, by, id, func(session *Session, _ time.Time) error {
-		return session.served(tool, query, hashInput(string(input)), hashJSON(string(text)), canary)
+		return session.served(tool, query, hashInput(string(input)), hashJSON(string(text)), out.Canary)
 	})
 	if err != nil {
 		return nil, err
@@ -307,8 +314,7 @@ func (s *Service) Prune(ctx context.Context) error {
 	return s.store.Prune(ctx, now.Add(-keepSessions), now.Add(-keepFailures), now.Add(-Lifetime))
 }
 
-// Passed returns the last result of a caller named by a sidecar, and its claims, even if it has expired. [ErrNotFound]
-// means that there is none.
+// Passed returns the last result, or [ErrNotFound], of a caller named by a sidecar, even if it has expired.
 func (s *Service) Passed(ctx context.Context, subject string) (token string, r Result, err error) {
 	p, err := s.store.Passed(ctx, subject)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// State is the state of a verification.
 type State string
 
 // The states; the last three are final.
@@ -24,10 +23,8 @@ const (
 // Final reports whether nothing can follow the state.
 func (s State) Final() bool { return s != Pending && s != InProgress }
 
-// Mode is what a verification demands.
 type Mode string
 
-// The modes.
 const (
 	ModeObserved Mode = "observed" // all checks observed by the node
 	ModeSeed     Mode = "seed"     // as the original, with checks marked as declared
@@ -82,13 +79,9 @@ func (c Caller) basis() string {
 	return BasisDeclared
 }
 
-// same reports whether by may act in a session that c opened. Callers without a sidecar need only know its id, since
-// addresses change.
-func (c Caller) same(by Caller) bool { return c.Is(by) || c.Session == "" && by.Session == "" }
-
-// Is reports whether two callers are the same agent in the same session, or have the same address.
-func (c Caller) Is(other Caller) bool {
-	return c.Subject == other.Subject && c.Session == other.Session
+// same reports whether by may act in a session that c opened. Addresses change: without a sidecar the id suffices.
+func (c Caller) same(by Caller) bool {
+	return c.Session == by.Session && (c.Session == "" || c.Subject == by.Subject)
 }
 
 // Call is a tool call that the node served in a session.
@@ -143,10 +136,7 @@ func random(n int) string {
 	return hex.EncodeToString(b)
 }
 
-// Expires returns when the session expires.
 func (s *Session) Expires() time.Time { return time.UnixMilli(s.Opened).Add(sessionLifetime) }
-
-func (s *Session) nonceExpires() time.Time { return time.UnixMilli(s.Opened).Add(NonceLifetime) }
 
 // open refuses a session that has ended, and marks an expired one.
 func (s *Session) open(now time.Time) error {
@@ -162,13 +152,6 @@ func (s *Session) open(now time.Time) error {
 	return refusal.New("verification_closed", "the verification has %s", s.State)
 }
 
-func (s *Session) end(passed bool) {
-	s.State = Failed
-	if passed {
-		s.State = Completed
-	}
-}
-
 func (s *Session) served(tool, query, input, output, canary string) error {
 	if len(s.Calls) == maxCalls {
 		return refusal.New("content_too_large", "the verification has had %d calls, which is the limit", maxCalls)
@@ -178,8 +161,7 @@ func (s *Session) served(tool, query, input, output, canary string) error {
 	return nil
 }
 
-// take records a turn. ModeObserved refuses one that the node's record does not support; the agent can send a better
-// one.
+// take records a turn. ModeObserved refuses one without support in the node's record; a better one can follow.
 func (s *Session) take(t Turn, by Caller, now time.Time, mode Mode) error {
 	if err := t.check(); err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// Errors of a [Store].
 var (
 	// ErrNotFound means that there is no such session or plugin.
 	ErrNotFound = errors.New("verification: not found")
@@ -39,7 +38,6 @@ type Passed struct {
 	Result  string
 }
 
-// Plugin is a registered plugin.
 type Plugin struct {
 	DID        string    `json:"did"`
 	Key        string    `json:"key"`
@@ -127,7 +125,6 @@ func Open(ctx context.Context, path, dsn string, now func() time.Time) (*Store, 
 	return s, nil
 }
 
-// Close closes the store.
 func (s *Store) Close() error { return s.db.Close() }
 
 // Now returns the time by the store's clock, the only clock for sessions, so that replicas agree.
@@ -157,20 +154,17 @@ func (s *Store) Begin(ctx context.Context, session Session, perSubject, total in
 	})
 }
 
-// Session returns a session, or ErrNotFound.
 func (s *Store) Session(ctx context.Context, id string) (Session, error) {
 	return db.Object[Session](ctx, s.db, "read the verification", `SELECT body FROM sessions WHERE id = $1`, id)
 }
 
-// Newest returns the caller's latest session, or ErrNotFound.
 func (s *Store) Newest(ctx context.Context, by Caller) (Session, error) {
 	return db.Object[Session](ctx, s.db, "read the verification",
 		`SELECT body FROM sessions WHERE subject = $1 AND session = $2 ORDER BY opened DESC, id DESC LIMIT 1`, by.Subject,
 		by.Session)
 }
 
-// Update replaces the session of version s.Version, increments the version and applies effects, in one transaction.
-// For another version it returns ErrConflict.
+// Update replaces the session of this version, or returns ErrConflict, and applies effects, in one transaction.
 func (s *Store) Update(ctx context.Context, session Session, e Effects) error {
 	version := session.Version
 	session.Version++
@@ -178,58 +172,41 @@ func (s *Store) Update(ctx context.Context, session Session, e Effects) error {
 	if session.State.Final() {
 		active = 0
 	}
-	return s.db.Write(ctx, "update the verification", func(t db.Tx) error {
-		err := t.One(ErrConflict,
-			`UPDATE sessions SET version = version + 1, active = $1, body = $2 WHERE id = $3 AND version = $4`,
-			active, db.JSON{Of: session}, session.ID, version)
-		if err != nil {
-			return err
-		}
-		return effects(t, e)
-	})
-}
-
-func effects(t db.Tx, e Effects) error {
+	all := []db.Statement{{
+		Query: `UPDATE sessions SET version = version + 1, active = $1, body = $2 WHERE id = $3 AND version = $4`,
+		Args:  []any{active, db.JSON{Of: session}, session.ID, version}, None: ErrConflict,
+	}}
+	add := func(none error, query string, args ...any) {
+		all = append(all, db.Statement{Query: query, Args: args, None: none})
+	}
 	if p := e.Plugin; p != nil {
 		searched := strings.ToLower(strings.Join([]string{p.Metadata.Name, p.Metadata.Description, p.DID}, "\n"))
-		if err := t.One(refusal.New("id_taken", "%s is registered for another key", p.DID),
+		add(refusal.New("id_taken", "%s is registered for another key", p.DID),
 			`INSERT INTO plugins (did, owner, name, searched, body) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (did) DO UPDATE SET name = excluded.name, searched = excluded.searched, body = excluded.body
-			WHERE plugins.owner = excluded.owner`, p.DID, p.Key, p.Metadata.Name, searched, db.JSON{Of: p}); err != nil {
-			return err
-		}
+			WHERE plugins.owner = excluded.owner`, p.DID, p.Key, p.Metadata.Name, searched, db.JSON{Of: p})
 	}
 	for _, id := range e.Agents {
-		_, err := t.Exec(`INSERT INTO agents (agent, since, latest) VALUES ($1, $2, $2) ON CONFLICT (agent) DO UPDATE
+		add(nil, `INSERT INTO agents (agent, since, latest) VALUES ($1, $2, $2) ON CONFLICT (agent) DO UPDATE
 			SET since = CASE WHEN agents.latest <= $3 THEN excluded.since ELSE agents.since END,
 			latest = CASE WHEN agents.latest > excluded.latest THEN agents.latest ELSE excluded.latest END`,
 			id, e.At, e.At.Add(-RegisteredFor))
-		if err != nil {
-			return err
-		}
 	}
 	if p := e.Passed; p != nil {
-		if _, err := t.Exec(`INSERT INTO passed (subject, at, result) VALUES ($1, $2, $3)
+		add(nil, `INSERT INTO passed (subject, at, result) VALUES ($1, $2, $3)
 			ON CONFLICT (subject) DO UPDATE SET at = excluded.at, result = excluded.result
-			WHERE passed.at <= excluded.at`, p.Subject, p.At, p.Result); err != nil {
-			return err
-		}
+			WHERE passed.at <= excluded.at`, p.Subject, p.At, p.Result)
 	}
 	for _, name := range e.Fail {
-		if _, err := t.Exec(`INSERT INTO failures (name, failed, latest) VALUES ($1, 1, $2)
-			ON CONFLICT (name) DO UPDATE SET failed = failures.failed + 1, latest = excluded.latest`, name, e.At); err != nil {
-			return err
-		}
+		add(nil, `INSERT INTO failures (name, failed, latest) VALUES ($1, 1, $2)
+			ON CONFLICT (name) DO UPDATE SET failed = failures.failed + 1, latest = excluded.latest`, name, e.At)
 	}
 	for _, name := range e.Reset {
-		if _, err := t.Exec(`DELETE FROM failures WHERE name = $1`, name); err != nil {
-			return err
-		}
+		add(nil, `DELETE FROM failures WHERE name = $1`, name)
 	}
-	return nil
+	return s.db.Write(ctx, "update the verification", func(t db.Tx) error { return t.Run(all...) })
 }
 
-// Failures returns the failures of these names.
 func (s *Store) Failures(ctx context.Context, names ...string) ([]Failures, error) {
 	list, argument := s.db.List(names)
 	return db.Many[Failures](ctx, s.db, "read failures",
@@ -245,7 +222,6 @@ func (s *Store) Search(ctx context.Context, query string, limit int) ([]Plugin, 
 		"%"+literally.Replace(strings.ToLower(query))+"%", limit)
 }
 
-// Plugin returns a plugin, or ErrNotFound.
 func (s *Store) Plugin(ctx context.Context, did string) (Plugin, error) {
 	return db.Object[Plugin](ctx, s.db, "read the plugin", `SELECT body FROM plugins WHERE did = $1`, did)
 }
@@ -276,18 +252,8 @@ func (s *Store) Passed(ctx context.Context, subject string) (Passed, error) {
 // Prune removes sessions opened, failures made, and verifications passed before the given times.
 func (s *Store) Prune(ctx context.Context, sessions, failures, passed time.Time) error {
 	return s.db.Write(ctx, "remove old verifications", func(t db.Tx) error {
-		for _, old := range []struct {
-			query  string
-			before time.Time
-		}{
-			{`DELETE FROM sessions WHERE opened < $1`, sessions},
-			{`DELETE FROM failures WHERE latest < $1`, failures},
-			{`DELETE FROM passed WHERE at < $1`, passed},
-		} {
-			if _, err := t.Exec(old.query, old.before); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.Run(db.Statement{Query: `DELETE FROM sessions WHERE opened < $1`, Args: []any{sessions}},
+			db.Statement{Query: `DELETE FROM failures WHERE latest < $1`, Args: []any{failures}},
+			db.Statement{Query: `DELETE FROM passed WHERE at < $1`, Args: []any{passed}})
 	})
 }

@@ -3,6 +3,8 @@ package verification
 import (
 	"cmp"
 	"slices"
+	"strings"
+	"unicode"
 )
 
 // The seven checks; together they have 105 points.
@@ -53,7 +55,6 @@ const (
 	ViolationGovernance       = "governance_rejected"
 )
 
-// Check is the result of one check.
 type Check struct {
 	Name   string `json:"check"`
 	Basis  string `json:"basis,omitempty"`
@@ -61,7 +62,6 @@ type Check struct {
 	Most   int64  `json:"most"`
 }
 
-// Verdict is the judgement of a trace.
 type Verdict struct {
 	Checks     []Check
 	Score      int64
@@ -73,18 +73,11 @@ type Verdict struct {
 // Passed reports whether the verification is passed.
 func (v Verdict) Passed() bool { return len(v.Violations) == 0 && v.Score == MaxScore }
 
-type conditions struct {
-	mode       Mode
-	privileged bool
-	evaluated  bool     // by a server, so keywords do not count
-	violations []string // found by the gates
-}
-
 // judge validates a trace against the node's record of its session (original: validateTrace). The trace must have the
 // turns that came, in both modes. A check passes if it is observed. In ModeSeed it also passes as declared if the trace
 // alone supports it.
-func judge(s Session, t Trace, c conditions) Verdict {
-	k := newKnown(s, t, s.Task.base(c.privileged), c.mode)
+func judge(s Session, t Trace, mode Mode, gates asked) Verdict {
+	k := newKnown(s, t, s.Task.base(gates.privileged), mode)
 	var v Verdict
 	for _, want := range pointsOf {
 		seen, declared, fault := k.check(want.name)
@@ -95,7 +88,7 @@ func judge(s Session, t Trace, c conditions) Verdict {
 		case declared == whole:
 			check.Basis = BasisDeclared
 		}
-		if c.mode == ModeSeed && k.came {
+		if mode == ModeSeed && k.came {
 			check.Points = share(max(seen, declared), want.points)
 		}
 		if check.Points < check.Most {
@@ -104,7 +97,7 @@ func judge(s Session, t Trace, c conditions) Verdict {
 		v.Score += check.Points
 		v.Checks = append(v.Checks, check)
 	}
-	v.Violations = append(v.Violations, c.violations...)
+	v.Violations = append(v.Violations, gates.violations...)
 	var reasoning []string
 	for _, turn := range t.Turns {
 		reasoning = append(reasoning, turn.Reasoning)
@@ -113,8 +106,8 @@ func judge(s Session, t Trace, c conditions) Verdict {
 		v.Violations = append(v.Violations, ViolationReasoningShort)
 	}
 	v.Coverage = Coverage(s.Task.Prompt, reasoning...)
-	v.Band = band(v.Coverage, c.privileged)
-	if v.Band == BandLow && !c.evaluated {
+	v.Band = band(v.Coverage, gates.privileged)
+	if v.Band == BandLow && !gates.evaluated {
 		v.Violations = append(v.Violations, ViolationReasoningOff)
 	}
 	slices.Sort(v.Violations)
@@ -149,7 +142,7 @@ func newKnown(s Session, t Trace, base int, mode Mode) known {
 		k.chained = k.chained && turn.Hash == turn.HashAfter(previous)
 		previous = turn.Hash
 	}
-	k.rooted = len(t.Turns) > 0 && t.MerkleRoot == MerkleRoot(t.hashes())
+	k.rooted = len(t.Turns) > 0 && t.MerkleRoot == MerkleRoot(t.Hashes())
 	k.received = k.came && k.chained && k.each(func(t Taken) bool { return t.Chained })
 	return k
 }
@@ -213,8 +206,7 @@ func (k known) claimed() int64 {
 	return k.t.Turns[len(k.t.Turns)-1].Timestamp - k.t.Turns[0].Timestamp
 }
 
-// forged reports whether the trace claims more time than passed since the start of the session, or time that ran
-// backwards.
+// forged reports whether the trace's time ran backwards, or claims more than passed since the session's start.
 func (k known) forged() bool {
 	const tolerance = 1000
 	backwards := !slices.IsSortedFunc(k.t.Turns, func(a, b Turn) int { return cmp.Compare(a.Timestamp, b.Timestamp) })
@@ -252,4 +244,85 @@ func all(holds bool) int64 {
 		return whole
 	}
 	return 0
+}
+
+// Bands of reasoning coverage.
+const (
+	BandLow      = "low"      // a violation, unless a server evaluates the reasoning
+	BandMarginal = "marginal" // neither a bonus nor a violation
+	BandFull     = "full"
+)
+
+// Thresholds of reasoning coverage, in thousandths.
+const (
+	leastCoverage           = 250
+	leastCoveragePrivileged = 125
+	fullCoverage            = 400
+	termPrefix              = 5 // letters compared, since plurals and tenses differ at the end
+)
+
+// stopWords are longer than four letters but carry no meaning.
+var stopWords = strings.Fields(`
+	about above after again against almost along already although always among another around because before being
+	below between cannot could during either every everything first further having however itself least maybe might
+	nobody other others ought rather really second shall should since something still their theirs themselves there
+	these thing things third those though through together toward under unless until using where whether which while
+	whose within without would yours`)
+
+// Coverage returns the share of the prompt's terms that the reasoning names, in thousandths (original:
+// computeReasoningCoverage). Terms are words of more than four letters, compared by the first five. Echoing the prompt
+// covers everything, so this is only a fallback without an evaluating server.
+func Coverage(prompt string, reasoning ...string) int64 {
+	wanted := terms(prompt)
+	if len(wanted) == 0 {
+		return 0
+	}
+	said := make(map[string]bool)
+	for _, text := range reasoning {
+		for _, word := range words(text) {
+			said[prefix(word)] = true
+		}
+	}
+	named := 0
+	for _, term := range wanted {
+		if said[term] {
+			named++
+		}
+	}
+	return int64(named * 1000 / len(wanted))
+}
+
+func band(coverage int64, privileged bool) string {
+	least := int64(leastCoverage)
+	if privileged {
+		least = leastCoveragePrivileged
+	}
+	switch {
+	case coverage < least:
+		return BandLow
+	case coverage < fullCoverage:
+		return BandMarginal
+	}
+	return BandFull
+}
+
+func terms(prompt string) []string {
+	var all []string
+	for _, word := range words(prompt) {
+		if len([]rune(word)) > 4 && !slices.Contains(stopWords, word) && !slices.Contains(all, prefix(word)) {
+			all = append(all, prefix(word))
+		}
+	}
+	return all
+}
+
+func words(text string) []string {
+	return strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+}
+
+func prefix(word string) string {
+	runes := []rune(word)
+	return string(runes[:min(termPrefix, len(runes))])
 }

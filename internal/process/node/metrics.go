@@ -16,10 +16,8 @@ import (
 var ownerRefused = prometheus.NewDesc("mediator_owner_bundle_refused",
 	"1 if the trust bundle of an owner has changed and is not taken over; else 0.", []string{"owner"}, nil)
 
-// Describe implements [prometheus.Collector].
 func (o *owners) Describe(ch chan<- *prometheus.Desc) { ch <- ownerRefused }
 
-// Collect implements [prometheus.Collector].
 func (o *owners) Collect(ch chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,8 +53,7 @@ func newRequests(r prometheus.Registerer) *requests {
 	return m
 }
 
-// endpoints are the first parts of the API's paths below /v1/, and mcp. Other paths share one label, since strangers
-// choose them.
+// endpoints are the first parts of the API's paths, and mcp. Strangers choose others, which share one label.
 var endpoints = []string{
 	"receipts", "challenge", "score", "sessions", "reputation", "baselines", "signals",
 	"dispute", "disputes", "schemas", mcp,
@@ -88,7 +85,6 @@ type statusWriter struct {
 	status int
 }
 
-// WriteHeader implements [http.ResponseWriter].
 func (w *statusWriter) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)

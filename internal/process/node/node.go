@@ -61,7 +61,6 @@ func Plan(c *config.Reputation) (daemon.Plan, error) {
 	return p, p.UseDatabase(c.Store.Postgres.ConnString())
 }
 
-// Plan implements [daemon.Service].
 func (*process) Plan(c *config.Reputation) (daemon.Plan, error) { return Plan(c) }
 
 // Roles makes the signers. All use the appraiser's key.
@@ -96,35 +95,11 @@ func (p *process) Roles(process *daemon.Process, c *config.Reputation) error {
 	return err
 }
 
-// trusted is the rate per second of one address at the internal endpoint: a sidecar relays the requests of all its
-// agents.
+// trusted is the rate per second of one address at the internal endpoint: a sidecar relays for all its agents.
 const trusted = 10_000
 
 // Open opens the stores, and reads the owners' files if they exist.
 func (p *process) Open(ctx context.Context) (err error) {
-	c := p.config
-	if err := p.openService(ctx); err != nil {
-		return err
-	}
-	if c.Verification != nil {
-		if p.verifier, err = openVerifier(ctx, c, p.verified, p.Log); err != nil {
-			return err
-		}
-	}
-	if err := p.Metrics.Register(p.owners); err != nil {
-		return err
-	}
-	p.metrics = newRequests(p.Metrics)
-	if err := p.owners.take(c); err != nil && !await.Pending(err) {
-		return err
-	}
-	return nil
-}
-
-// StorePath is where a node keeps its store, unless the store is in PostgreSQL.
-func StorePath(c *config.Reputation) string { return filepath.Join(c.State, "reputation.db") }
-
-func (p *process) openService(ctx context.Context) (err error) {
 	c := p.config
 	if p.store, err = store.Open(ctx, StorePath(c), c.Store.Postgres.ConnString()); err != nil {
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
@@ -143,12 +118,26 @@ func (p *process) openService(ctx context.Context) (err error) {
 	if err := p.service.Check(ctx); err != nil {
 		return fmt.Errorf("the store of %s: %w", c.Path, err)
 	}
+	if c.Verification != nil {
+		if p.verifier, err = openVerifier(ctx, c, p.verified, p.Log); err != nil {
+			return err
+		}
+	}
 	p.owners = &owners{audience: c.Audience, skew: time.Duration(c.Trust.ClockSkew), believe: p.service.Believe,
 		log: p.Log}
+	if err := p.Metrics.Register(p.owners); err != nil {
+		return err
+	}
+	p.metrics = newRequests(p.Metrics)
+	if err := p.owners.take(c); err != nil && !await.Pending(err) {
+		return err
+	}
 	return nil
 }
 
-// Close implements [daemon.Service].
+// StorePath is where a node keeps its store, unless the store is in PostgreSQL.
+func StorePath(c *config.Reputation) string { return filepath.Join(c.State, "reputation.db") }
+
 func (p *process) Close() {
 	if p.verifier != nil {
 		p.verifier.store.Close()
@@ -203,7 +192,6 @@ func (p *process) Serve(ctx context.Context, group *errgroup.Group, _ *daemon.Co
 	return nil
 }
 
-// Next implements [daemon.Service].
 func (p *process) Next(_ context.Context, next *daemon.Configured[config.Reputation]) (func() error, error) {
 	return func() error { return p.owners.take(next.Config) }, nil
 }

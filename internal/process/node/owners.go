@@ -100,8 +100,7 @@ func (o *owners) read(c config.Owner) (*owner, error) {
 	return read, nil
 }
 
-// open reads and verifies the files of an owner. If only the history is unreadable, the owner has no past, and lacks
-// says why.
+// open reads and verifies the files of an owner. Without a readable history it has no past, and lacks says why.
 func (o *owners) open(c config.Owner) (*owner, error) {
 	read := &owner{from: c, stamp: stampOf(c)}
 	raw, err := files.Read(c.Registry)
@@ -170,8 +169,7 @@ func stampOf(c config.Owner) (stamp string) {
 	return stamp
 }
 
-// watch applies changed bundles until ctx ends. It keeps the previous bundle while it refuses the new one, and logs
-// that once.
+// watch applies changed bundles until ctx ends. It keeps the previous one while it refuses a new one.
 func (o *owners) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		these, end := context.WithCancel(ctx)

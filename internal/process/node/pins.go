@@ -15,8 +15,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// pins is what others need to verify the node's tokens. They compare the thumbprint with the node's operator, and pin
-// both root keys.
+// pins is what others pin to verify the node's tokens, once they have compared the thumbprint with its operator.
 type pins struct {
 	Issuer     string           `json:"issuer"`
 	Audience   string           `json:"audience"`

@@ -40,9 +40,7 @@ type verifier struct {
 func openVerifier(ctx context.Context, c *config.Reputation, sign verification.Signer,
 	log *zap.Logger) (*verifier, error) {
 	o := c.Verification
-	v := &verifier{
-		hosts: o.Hosts, log: log,
-	}
+	v := &verifier{hosts: o.Hosts, log: log}
 	options := verification.Options{Mode: verification.Mode(o.Mode), Tasks: o.TaskList, Gates: bridge(o.XRay, log).Ask}
 	for _, s := range o.Servers {
 		options.Servers = append(options.Servers, verification.Server{Name: s.Name, Role: s.Role, URL: s.URL})
@@ -67,10 +65,8 @@ func bridge(x config.XRay, log *zap.Logger) *xray.Bridge {
 		}
 		return xray.Server{URL: s.URL, Token: s.Token, Header: s.Header, RootCAs: s.RootCAs}
 	}
-	return xray.New(xray.Options{
-		Orchestrate: server(x.Orchestrate), Govern: server(x.Govern), Enforce: server(x.Enforce),
-		Log: log,
-	})
+	return xray.New(xray.Options{Orchestrate: server(x.Orchestrate), Govern: server(x.Govern), Enforce: server(x.Enforce),
+		Log: log})
 }
 
 func (p *process) verifiedOf(ctx context.Context, agent accrual.Agent) (*accrual.Verified, error) {

@@ -1,3 +1,6 @@
+// Package tools offers the verification over MCP (Streamable HTTP, official Go SDK). The names, arguments and results
+// of the six tools are the same as on the seeds' server. A client may call a tool at once, without initialize and an
+// Accept header.
 package tools
 
 import (
@@ -31,7 +34,6 @@ const (
 	maxItems = 10_000
 )
 
-// Options configure the handler.
 type Options struct {
 	// Hosts are the endpoint's names. Requests for other names are refused, unless for an IP address or from a sidecar: a
 	// page in a browser could have led there by a name of its own.

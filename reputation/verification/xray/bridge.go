@@ -46,7 +46,6 @@ type Server struct {
 	client *http.Client
 }
 
-// Options configure a [Bridge].
 type Options struct {
 	Orchestrate, Govern, Enforce Server
 	// Timeout defaults to [Timeout].
@@ -54,13 +53,11 @@ type Options struct {
 	Log     *zap.Logger
 }
 
-// Bridge asks the servers. Each question makes its own connection, so that a returning server is used. It is safe for
-// concurrent use.
+// Bridge asks the servers, each time by a new connection. It is safe for concurrent use.
 type Bridge struct {
 	o Options
 }
 
-// New makes a bridge.
 func New(o Options) *Bridge {
 	if o.Timeout <= 0 {
 		o.Timeout = Timeout
@@ -120,32 +117,24 @@ func (b *Bridge) ask(ctx context.Context, s Server, tool string, arguments any,
 		if answer, err = read(raw); err == nil {
 			return answer
 		}
-		err = shapeError{err}
+		err = answered{err, reasonWrongShape}
 	}
-	reason := reasonOf(bounded, err)
+	reason := reasonUnreachable
+	var by answered
+	if errors.As(err, &by) {
+		reason = by.reason
+	} else if bounded.Err() != nil {
+		reason = reasonTimeout
+	}
 	b.o.Log.Warn("a server of the xray bridge is skipped", zap.String("tool", tool), zap.String("reason", reason),
 		zap.Error(err))
 	return verification.Answer{Status: verification.GateUnavailable, Reason: reason}
 }
 
-// toolError is a failure reported by a tool, shapeError an answer in an unexpected form.
-type (
-	toolError  struct{ error }
-	shapeError struct{ error }
-)
-
-func reasonOf(ctx context.Context, err error) string {
-	var tool toolError
-	var shape shapeError
-	switch {
-	case errors.As(err, &shape):
-		return reasonWrongShape
-	case errors.As(err, &tool):
-		return reasonToolError
-	case ctx.Err() != nil:
-		return reasonTimeout
-	}
-	return reasonUnreachable
+// answered is an answer that is a failure, or has an unexpected form.
+type answered struct {
+	error
+	reason string
 }
 
 // call connects, calls one tool and returns the JSON of its result.
@@ -164,7 +153,7 @@ func call(ctx context.Context, s Server, tool string, arguments any) ([]byte, er
 		return nil, err
 	}
 	if result.IsError {
-		return nil, toolError{errors.New("the tool reports a failure")}
+		return nil, answered{errors.New("the tool reports a failure"), reasonToolError}
 	}
 	if result.StructuredContent != nil {
 		return json.Marshal(result.StructuredContent)
@@ -174,7 +163,7 @@ func call(ctx context.Context, s Server, tool string, arguments any) ([]byte, er
 			return []byte(text.Text), nil
 		}
 	}
-	return nil, shapeError{errors.New("the result has no text")}
+	return nil, answered{errors.New("the result has no text"), reasonWrongShape}
 }
 
 // newClient sends the token, bounds answers, follows no redirects and uses no proxy.
