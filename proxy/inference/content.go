@@ -3,7 +3,6 @@ package inference
 import (
 	"bytes"
 	"cmp"
-	"errors"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -107,79 +106,84 @@ func canonical(arguments string) string {
 	return string(v)
 }
 
-func (r *reading) content(top jsonread.Object) error {
-	said, instructions := top.Get("messages").Value, top.Get("system").Value
+func (r *reading) content(top jsonread.Object) {
 	switch r.Dialect {
 	case Gemini:
-		return r.gemini(top)
+		r.gemini(top)
 	case BedrockConverse:
-		return r.converse(top)
+		r.converse(top)
 	case OpenAIEmbeddings:
-		return r.inputs(top.Get("input").Value)
+		r.inputs(top.Get("input").Value)
 	case OpenAICompletions:
-		return errors.Join(r.inputs(top.Get("prompt").Value), r.inputs(top.Get("suffix").Value))
+		r.inputs(top.Get("prompt").Value)
+		r.inputs(top.Get("suffix").Value)
 	case OpenAIResponses:
-		said, instructions = top.Get("input").Value, top.Get("instructions").Value
-	}
-	if err := r.parts(instructions, "system"); err != nil {
-		return err
-	}
-	if r.Dialect == OpenAIResponses && (said == nil || said.Kind() == '"') {
-		return r.parts(said, "user")
-	}
-	if said == nil {
-		return malformed("it has no messages")
-	}
-	return each(said, "the list of messages", func(raw jsontext.Value) error {
-		it, err := r.item(raw, "a message", r.known.Items)
-		switch {
-		case err != nil:
-			return err
-		case r.Dialect == OpenAIResponses:
-			return r.inputItem(raw, it)
+		r.parts(top.Get("instructions").Value, "system")
+		said := top.Get("input").Value
+		if said == nil || said.Kind() == '"' {
+			r.parts(said, "user")
+		} else {
+			r.messages(said)
 		}
-		return r.message(it)
+	default:
+		r.parts(top.Get("system").Value, "system")
+		r.messages(top.Get("messages").Value)
+	}
+}
+
+func (r *reading) messages(said jsontext.Value) {
+	if said == nil {
+		r.fail(malformed("it has no messages"))
+	}
+	r.each(said, "the list of messages", func(raw jsontext.Value) {
+		switch {
+		case r.keyed():
+			r.keyedMessage(raw, "")
+		case r.Dialect == OpenAIResponses:
+			r.inputItem(raw, r.item(raw, "a message", r.known.Items))
+		default:
+			r.message(r.item(raw, "a message", r.known.Items))
+		}
 	})
 }
 
 // inputs reads texts, or tokens, which are numbers.
-func (r *reading) inputs(v jsontext.Value) error {
+func (r *reading) inputs(v jsontext.Value) {
 	if v.Kind() != '[' {
-		return r.parts(v, "user")
+		r.parts(v, "user")
+		return
 	}
-	return each(v, "the input", func(raw jsontext.Value) error {
+	r.each(v, "the input", func(raw jsontext.Value) {
 		if raw.Kind() == '"' {
-			return r.parts(raw, "user")
+			r.parts(raw, "user")
+			return
 		}
 		r.other(raw, "user", "")
 		r.fetched("", raw)
-		return nil
 	})
 }
 
 // item judges unknown members too: they may make the provider fetch, unless the item only reports earlier events.
-func (r *reading) item(raw jsontext.Value, what string, known members.Classes) (it item, err error) {
-	others, err := jsonread.DecodeObject(raw, &it)
-	if err != nil || known[it.Type] == members.Past {
-		return it, unreadable(err, what)
+func (r *reading) item(raw jsontext.Value, what string, known members.Classes) (it item) {
+	others := decodeObject(r, raw, what, &it)
+	if known[it.Type] == members.Past {
+		return it
 	}
 	for _, m := range others {
 		switch {
 		case members.IsSource(m.Name):
 			continue
 		case m.Name == "audio" && r.Dialect == OpenAIChat && it.Type == "": // of an earlier answer
-			if err := r.pointer(m); err != nil {
-				return it, err
-			}
+			r.pointer(m)
 		case m.Name == "images" && r.Dialect == OllamaChat:
 			r.other(m.Value, members.NameOf(it.Role), "")
 		}
 		r.fetched(m.Name, m.Value)
 	}
-	return it, nil
+	return it
 }
 
-func (r *reading) message(it item) error {
+func (r *reading) message(it item) {
 	role := members.NameOf(it.Role)
 	if it.Reasoning != "" {
 		r.add(Block{Role: role, Kind: KindReasoning}, []byte(it.Reasoning))
@@ -192,11 +196,10 @@ func (r *reading) message(it item) error {
 		if r.Dialect.namesNoCalls() {
 			id = r.answered(id, members.NameOf(textOf(it.ToolName)))
 		}
-		return r.result(it.Content, id, role)
+		r.result(it.Content, id, role)
+		return
 	}
-	if err := r.parts(it.Content, role); err != nil {
-		return err
-	}
+	r.parts(it.Content, role)
 	if it.Refusal != "" {
 		r.add(Block{Role: role, Kind: KindRefusal}, []byte(it.Refusal))
 	}
@@ -211,14 +214,13 @@ func (r *reading) message(it item) error {
 		}
 		r.call(role, c.ID, name, arguments)
 	}
-	return nil
 }
 
 func (r *reading) call(role, id, name, arguments string) {
 	r.add(Block{Role: role, Kind: KindCall, ID: idOf(r.key, id), Name: name}, []byte(canonical(arguments)))
 }
 
-func (r *reading) inputItem(raw jsontext.Value, it item) error {
+func (r *reading) inputItem(raw jsontext.Value, it item) {
 	role := members.NameOf(it.Role)
 	class := r.known.Items[it.Type]
 	switch {
@@ -231,66 +233,57 @@ func (r *reading) inputItem(raw jsontext.Value, it item) error {
 	}
 	switch it.Type {
 	case "message", "":
-		return r.parts(it.Content, role)
+		r.parts(it.Content, role)
 	case "function_call":
 		r.call("assistant", it.CallID, members.NameOf(it.Name), textOf(it.Arguments))
 	case "custom_tool_call":
 		r.call("assistant", it.CallID, members.NameOf(it.Name), textOf(it.Input))
 	case "function_call_output", "custom_tool_call_output":
-		return r.result(it.Output, it.CallID, "tool")
+		r.result(it.Output, it.CallID, "tool")
 	case "computer_call_output":
 		r.other(raw, "tool", it.CallID)
 		r.fetched("output", it.Output)
 	case "reasoning":
-		if err := r.parts(it.Summary, "assistant"); err != nil {
-			return err
-		}
-		return r.parts(it.Content, "assistant")
+		r.parts(it.Summary, "assistant")
+		r.parts(it.Content, "assistant")
 	case "additional_tools", "tool_search_output":
-		return r.tools(it.Tools, "")
+		r.tools(it.Tools, "")
 	default:
 		r.other(raw, role, it.CallID)
 	}
-	return nil
 }
 
-func (r *reading) result(v jsontext.Value, id, role string) error {
-	return r.answering(id, func() error { return r.parts(v, role) })
-}
-
-// answering reads the content of a call's result.
-func (r *reading) answering(id string, read func() error) error {
+// result reads the content of a call's result.
+func (r *reading) result(v jsontext.Value, id, role string) {
 	if r.answers != nil {
-		return malformed("a result contains another one")
+		r.fail(malformed("a result contains another one"))
+		return
 	}
 	id = idOf(r.key, id)
 	r.answers = &id
-	defer func() { r.answers = nil }()
-	return read()
+	r.parts(v, role)
+	r.answers = nil
 }
 
-func (r *reading) parts(v jsontext.Value, role string) error {
-	switch v.Kind() {
-	case 'n', jsontext.KindInvalid:
-		return nil
-	case '"':
+func (r *reading) parts(v jsontext.Value, role string) {
+	switch {
+	case v.Kind() == 'n' || v == nil:
+	case r.keyed():
+		r.keyedParts(v, role)
+	case v.Kind() == '"':
 		r.add(Block{Role: role, Kind: KindText}, unquoted(v))
-		return nil
+	default:
+		r.each(v, "the content of a message", func(raw jsontext.Value) {
+			if raw.Kind() == '"' {
+				r.add(Block{Role: role, Kind: KindText}, unquoted(raw))
+			} else {
+				r.part(raw, r.item(raw, "a part of a message", r.known.Parts), role)
+			}
+		})
 	}
-	return each(v, "the content of a message", func(raw jsontext.Value) error {
-		if raw.Kind() == '"' {
-			r.add(Block{Role: role, Kind: KindText}, unquoted(raw))
-			return nil
-		}
-		it, err := r.item(raw, "a part of a message", r.known.Parts)
-		if err != nil {
-			return err
-		}
-		return r.part(raw, it, role)
-	})
 }
 
-func (r *reading) part(raw jsontext.Value, it item, role string) error {
+func (r *reading) part(raw jsontext.Value, it item, role string) {
 	r.judge(r.known.Parts[it.Type], cmp.Or(it.Type, Untyped))
 	switch it.Type {
 	case "text", "input_text", "output_text":
@@ -304,14 +297,13 @@ func (r *reading) part(raw jsontext.Value, it item, role string) error {
 	case "tool_use":
 		r.call(role, it.ID, members.NameOf(it.Name), textOf(it.Input))
 	case "tool_result":
-		return r.result(it.Content, it.ToolUseID, role)
+		r.result(it.Content, it.ToolUseID, role)
 	default:
 		r.other(raw, role, "")
 		if r.known.Parts[it.Type] != members.Past {
 			r.fetched("", raw)
 		}
 	}
-	return nil
 }
 
 func (r *reading) other(raw jsontext.Value, role, id string) {

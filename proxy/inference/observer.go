@@ -78,7 +78,6 @@ type Observer struct {
 	release func()
 	event   func(sse.Event) // made once, because the framing could keep it
 	failed  string          // the event being read
-	answer  answer
 }
 
 type piece struct {
@@ -92,8 +91,7 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 	if o.Go == nil {
 		o.Go = func(read func()) { go read() }
 	}
-	b := &Observer{o: o, answer: r.Dialect.answer(), charged: keptQueue,
-		in: Interaction{Request: r, Received: received}}
+	b := &Observer{o: o, charged: keptQueue, in: Interaction{Request: r, Received: received}}
 	b.idle.L = &b.mu
 	b.tally = tally{in: &b.in, key: o.Key}
 	if o.Measure != nil {
@@ -169,7 +167,7 @@ func (b *Observer) head(status int, header http.Header) {
 		b.lose(ReasonType)
 	}
 	b.event = func(e sse.Event) {
-		if b.failed == ReasonNone && !readEvent(b.answer, &b.tally, e) {
+		if b.failed == ReasonNone && !b.tally.readEvent(e) {
 			b.failed = ReasonFormat
 		}
 	}
@@ -280,7 +278,7 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	for _, p := range pieces {
 		b.tally.now = p
 		b.events.Write(queue[:p.size], b.event)
-		b.tally.unclear = b.tally.unclear || b.events.Odd()
+		b.tally.doubt(b.events.Odd())
 		queue = queue[p.size:]
 		if b.events.Over() {
 			b.failed = ReasonTooLarge
@@ -333,7 +331,7 @@ func (b *Observer) Interaction() Interaction {
 		rest := b.events.End()
 		odd = b.events.Odd() || jsontext.Value(rest).IsValid() || len(rest) > 0 && b.in.Request.Dialect == Gemini
 	}
-	b.tally.unclear = b.tally.unclear || odd
+	b.tally.doubt(odd)
 	unmarked := b.in.Request.Dialect == Gemini || b.in.Request.Dialect == BedrockConverse // more may follow the end
 	b.tally.ended = b.tally.ended && !b.broken && (!unmarked || b.whole && !odd)
 	b.tally.conclude(b.lost)
@@ -379,7 +377,7 @@ func (b *Observer) readHeld() (reason string) {
 	switch {
 	case b.json && !b.whole:
 		return ReasonNone // half a JSON text says nothing
-	case b.json && !readWhole(b.answer, &b.tally, body):
+	case b.json && !b.tally.readWhole(body):
 		return ReasonFormat
 	case b.json:
 		return ReasonNone

@@ -77,8 +77,9 @@ func Read(rule Rule, c Call) (*Request, error) {
 	}
 	r := reading{Request: &Request{Dialect: rule.Dialect, host: c.Host, kept: c.Kept}, rule: rule, known: known,
 		key: c.Key, measure: c.Measure}
-	if err := r.members(top); err != nil {
-		return nil, err
+	r.members(top)
+	if r.err != nil {
+		return nil, r.err
 	}
 	if model, ok := members.ModelInPath(c.Path); ok {
 		r.Model = members.NameOf(model)
@@ -101,53 +102,68 @@ type reading struct {
 	measure *Measure // may be nil
 	answers *string  // the id of the call whose result is being read
 	open    []open
+	err     error // the first; nothing that is read after it counts
 }
 
-func (r *reading) members(top jsonread.Object) error {
-	if err := r.spell(top); err != nil {
-		return err
+func (r *reading) fail(err error) { r.err = cmp.Or(r.err, err) }
+
+// unreadable is the refusal for a part of a request that package jsonread did not read.
+func unreadable(err error, what string) error {
+	switch {
+	case errors.Is(err, jsonread.ErrAmbiguous):
+		return refusal.New("message_ambiguous", "%s in the request to the model: %w", what, err)
+	case errors.Is(err, jsonread.ErrMalformed):
+		return malformed("%s does not have the form that the API defines", what)
 	}
+	return err
+}
+
+// each reads the values of a list, if there is one, up to the first error.
+func (r *reading) each(list jsontext.Value, what string, read func(jsontext.Value)) {
+	if list == nil {
+		return
+	}
+	r.fail(unreadable(jsonread.Each(list, func(raw jsontext.Value) error {
+		read(raw)
+		return r.err
+	}), what))
+}
+
+// decode reads a value, if there is one.
+func (r *reading) decode(raw jsontext.Value, what string, to any) {
+	if raw != nil {
+		r.fail(unreadable(jsonread.Decode(raw, to), what))
+	}
+}
+
+// decodeObject returns the members that to does not have.
+func decodeObject[T any](r *reading, raw jsontext.Value, what string, to *T) jsonread.Object {
+	others, err := jsonread.DecodeObject(raw, to)
+	r.fail(unreadable(err, what))
+	return others
+}
+
+func (r *reading) members(top jsonread.Object) {
+	r.spell(top)
 	for _, m := range top {
-		if err := r.member(r.known.Request, m); err != nil {
-			return err
-		}
+		r.member(r.known.Request, m)
 	}
 	var model string
-	if raw := top.Get("model").Value; raw != nil {
-		if err := jsonread.Decode(raw, &model); err != nil {
-			return unreadable(err, "model")
-		}
-	}
+	r.decode(top.Get("model").Value, "model", &model)
 	r.Model = members.NameOf(model)
 	r.judgeModel(model)
-	if all := top.Get("models").Value; all != nil { // OpenRouter may take any
-		if err := each(all, "models", func(raw jsontext.Value) error {
-			err := jsonread.Decode(raw, &model)
-			r.judgeModel(model)
-			return err
-		}); err != nil {
-			return err
-		}
-	}
+	r.each(top.Get("models").Value, "models", func(raw jsontext.Value) { // OpenRouter may take any
+		r.decode(raw, "models", &model)
+		r.judgeModel(model)
+	})
 	r.Stream = r.Dialect == OllamaChat // unless it says otherwise
-	if raw := top.Get("stream").Value; raw != nil {
-		if err := jsonread.Decode(raw, &r.Stream); err != nil {
-			return unreadable(err, "stream")
-		}
-	}
+	r.decode(top.Get("stream").Value, "stream", &r.Stream)
 	if r.Dialect != Gemini && r.Dialect != BedrockConverse {
-		if err := r.tools(top.Get("tools").Value, ""); err != nil {
-			return err
-		}
-		if err := r.tools(top.Get("functions").Value, "function"); err != nil { // the predecessor of tools
-			return err
-		}
+		r.tools(top.Get("tools").Value, "")
+		r.tools(top.Get("functions").Value, "function") // the predecessor of tools
 	}
-	if err := r.content(top); err != nil {
-		return err
-	}
+	r.content(top)
 	r.Asked = slices.Clone(r.Asked[max(0, len(r.Asked)-maxBlocks):])
-	return nil
 }
 
 func (r *reading) judgeModel(name string) {
@@ -171,10 +187,6 @@ type tool struct {
 	runsIn string // the environment's type
 }
 
-type environment struct {
-	Type string `json:"type"`
-}
-
 // runsHere reports whether a tool that the provider runs by default is run by the agent.
 func (t tool) runsHere(d Dialect) bool {
 	return d == OpenAIResponses &&
@@ -182,42 +194,36 @@ func (t tool) runsHere(d Dialect) bool {
 }
 
 // tools judges a list of tools; those without a type have the type untyped.
-func (r *reading) tools(raw jsontext.Value, untyped string) error {
-	if raw == nil {
-		return nil
-	}
-	return each(raw, "the list of tools", func(raw jsontext.Value) error {
-		t, err := readTool(raw)
-		if err != nil {
-			return err
-		}
-		if r.Dialect != OpenAIResponses || t.Type != "namespace" {
+func (r *reading) tools(raw jsontext.Value, untyped string) {
+	r.each(raw, "the list of tools", func(raw jsontext.Value) {
+		t := r.readTool(raw)
+		switch {
+		case r.Dialect != OpenAIResponses || t.Type != "namespace":
 			r.judgeTool(t, untyped)
-			return nil
+			return
+		case t.Tools == nil:
+			r.fail(unreadable(jsonread.ErrMalformed, "a namespace of tools"))
 		}
-		return each(t.Tools, "a namespace of tools", func(raw jsontext.Value) error {
-			t, err := readTool(raw)
-			switch {
-			case err != nil:
-				return err
-			case t.Type == "namespace":
+		r.each(t.Tools, "a namespace of tools", func(raw jsontext.Value) {
+			if t := r.readTool(raw); t.Type == "namespace" {
 				r.acts(t.Type)
-			default:
+			} else {
 				r.judgeTool(t, untyped)
 			}
-			return nil
 		})
 	})
 }
 
-func readTool(raw jsontext.Value) (t tool, err error) {
-	if _, err = jsonread.DecodeObject(raw, &t); err != nil || t.Environment == nil {
-		return t, unreadable(err, "a tool")
+func (r *reading) readTool(raw jsontext.Value) (t tool) {
+	decodeObject(r, raw, "a tool", &t)
+	if t.Environment != nil {
+		var environment struct {
+			Type string `json:"type"`
+		}
+		decodeObject(r, t.Environment, "the environment of a tool", &environment)
+		t.runsIn = environment.Type
 	}
-	var e environment
-	_, err = jsonread.DecodeObject(t.Environment, &e)
-	t.runsIn = e.Type
-	return t, unreadable(err, "the environment of a tool")
+	return t
 }
 
 func (r *reading) judgeTool(t tool, untyped string) {
@@ -288,21 +294,6 @@ func idOf(key []byte, id string) string {
 	}
 	hash := hashOf(key, KindOther, []byte(id))
 	return hex.EncodeToString(hash[:])
-}
-
-// unreadable is the refusal for a part of a request that package jsonread did not read.
-func unreadable(err error, what string) error {
-	switch {
-	case errors.Is(err, jsonread.ErrAmbiguous):
-		return refusal.New("message_ambiguous", "%s in the request to the model: %w", what, err)
-	case errors.Is(err, jsonread.ErrMalformed):
-		return malformed("%s does not have the form that the API defines", what)
-	}
-	return err
-}
-
-func each(raw jsontext.Value, what string, do func(jsontext.Value) error) error {
-	return unreadable(jsonread.Each(raw, do), what)
 }
 
 type list[T any] = jsonread.List[T]
