@@ -140,17 +140,19 @@ func (a *Answer) only(text []byte) ([]byte, error) {
 	result := o.Get("result").Members
 	out := jsontext.Value(bytes.Clone(text))
 	if tools := result.Get("tools").Value; tools != nil {
-		kept := []byte{'['}
-		for name, raw := range eachTool(tools) {
-			switch {
-			case name == "":
-				return nil, errList()
-			case !a.named(name):
-				continue
-			case len(kept) > 1:
+		kept, nameless := []byte{'['}, false
+		eachTool(tools, func(name string, raw jsontext.Value) {
+			nameless = nameless || name == ""
+			if !a.named(name) {
+				return
+			}
+			if len(kept) > 1 {
 				kept = append(kept, ',')
 			}
 			kept = append(kept, raw...)
+		})
+		if nameless {
+			return nil, errList()
 		}
 		out = o.With("result", result.With("tools", append(kept, ']')))
 	}

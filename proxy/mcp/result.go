@@ -25,7 +25,7 @@ func (a *Answer) Result() Result {
 	case !a.isRequest():
 		return ""
 	case a.cut != nil, // the piece with the result may not have passed
-		a.Memory.answeredElsewhere(a.Flight): // which answer the client accepts is unknown
+		a.Memory.answeredElsewhere(a.Flight, true): // which answer the client accepts is unknown
 		return ResultUnseen
 	case a.result != "":
 		return a.result
@@ -43,7 +43,7 @@ func (a *Answer) response(o object) {
 	result := o.Get("result").Members
 	first := a.result == ""
 	if a.Sent.Method == listTools {
-		a.show(result, first && a.Memory.takes(a.Flight))
+		a.show(result, first && !a.Memory.answeredElsewhere(a.Flight, false))
 	}
 	if !first {
 		return
