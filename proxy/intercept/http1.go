@@ -153,7 +153,7 @@ func (r *http1Reader) judge() (bool, error) {
 		}
 		line, crlf := bytes.CutSuffix(r.buf[r.judged:r.judged+n], []byte("\r"))
 		if !crlf {
-			return false, r.malformed("a line ends without CR")
+			return false, refusal.New("request_malformed", "the request is malformed: a line ends without CR")
 		}
 		r.judged, r.lines = r.judged+n+1, r.lines+1
 		follows, whole, err := r.line(string(line))
@@ -199,16 +199,6 @@ func (r *http1Reader) line(line string) (follows int64, whole bool, err error) {
 		_, _, err := field(line)
 		return 0, false, err
 	}
-}
-
-func (r *http1Reader) malformed(why string) error {
-	switch r.part {
-	case partRequest:
-		return refusal.New("request_malformed", "the request line is not HTTP/1.1: %s", why)
-	case partChunk:
-		return refusal.New("request_malformed", "a chunk of the body is malformed: %s", why)
-	}
-	return refusal.New("request_malformed", "the header is malformed: %s", why)
 }
 
 func (r *http1Reader) header(line string) error {
