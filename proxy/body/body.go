@@ -82,14 +82,15 @@ func (s *Share) Free() {
 	s.taken = 0
 }
 
-type metered struct {
+// Metered takes memory for the bytes that it reads. It ends where Take refuses.
+type Metered struct {
 	io.Reader
-	share *Share
+	Take func(n int) error
 }
 
-func (m metered) Read(p []byte) (int, error) {
+func (m Metered) Read(p []byte) (int, error) {
 	n, err := m.Reader.Read(p)
-	if full := m.share.Take(n); full != nil {
+	if full := m.Take(n); full != nil {
 		return 0, full
 	}
 	return n, err
@@ -162,7 +163,7 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 	c := &Body{memory: Share{of: &b.bodies, session: session}}
 	var text bytes.Buffer
 	text.Grow(int(min(max(r.ContentLength, 0), maxAnnounced)) + bytes.MinRead)
-	if _, err := text.ReadFrom(metered{http.MaxBytesReader(w, r.Body, limit), &c.memory}); err != nil {
+	if _, err := text.ReadFrom(Metered{http.MaxBytesReader(w, r.Body, limit), c.memory.Take}); err != nil {
 		c.Close()
 		return nil, readError(err, limit)
 	}
