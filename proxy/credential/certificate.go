@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 // Certificate authenticates the mediator at an API by mutual TLS, beside a credential. A nil Certificate is none. It
 // prints as REDACTED, and is safe for concurrent use.
 type Certificate struct {
+	redacted
 	rule   string
 	source Source
 	now    func() time.Time
@@ -95,9 +95,6 @@ func (c *Certificate) Stats() Stats {
 	}
 	return s
 }
-
-// Format keeps the key out of logs and errors.
-func (*Certificate) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
 // maxPEM bounds a file of a client certificate, in bytes.
 const maxPEM = 1 << 20
