@@ -78,11 +78,13 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 	m.mcp.Watch = mcp.Watch{
 		Header: m.r.Header, Peer: peer, Memory: &m.session.Memory, Shared: &m.p.lasting.tools, Rules: rules,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
-		Reads:    m.reads,
-		Turn:     m.turn,
-		Listed:   m.listed,
-		Changed:  m.changed,
-		Returned: func(result []byte) { m.given = m.receipts().Values(m.session.Chain, result) },
+		Reads:   m.reads,
+		Turn:    m.turn,
+		Listed:  m.listed,
+		Changed: m.changed,
+	}
+	if m.receipts() != nil {
+		m.mcp.Returned = func(result []byte) { m.given = m.session.Chain.Values(result) }
 	}
 }
 

@@ -212,8 +212,7 @@ func readError(err error, limit int64) error {
 	if errors.As(err, &over) {
 		return TooLarge(limit)
 	}
-	var refused *refusal.Refusal
-	if errors.As(err, &refused) {
+	if refusal.CodeOf(err) != "" {
 		return err
 	}
 	return refusal.New("content_incomplete", "the body ended early or could not be read")

@@ -228,7 +228,7 @@ func (m *Memory) redirected(peer Peer, f *Flight) {
 	}
 }
 
-// answeredElsewhere reports whether the client has accepted another answer than the request's own, or with orMay whether it may
+// answeredElsewhere reports whether the client has accepted another answer than the request's own, or with orMay may
 // have.
 func (m *Memory) answeredElsewhere(f *Flight, orMay bool) bool {
 	m.mu.Lock()

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -107,10 +106,12 @@ func (p *Permit) Settle(status int, err error) {
 	if p.tries {
 		s.trying = false
 	}
+	code := refusal.CodeOf(err)
+	unasked := slices.Contains(unaskedCodes, code)
 	switch {
 	// The upstream is not there, or says so itself.
-	case unasked(err), hasCode(err, askedCodes), slices.Contains(faultStatuses, status):
-		c.fail(p, p.Post || unasked(err))
+	case unasked, slices.Contains(askedCodes, code), slices.Contains(faultStatuses, status):
+		c.fail(p, p.Post || unasked)
 	// Any other status is a success. A call broken off by the agent or the mediator says nothing.
 	case err == nil && status != 0:
 		if !s.until.IsZero() || !c.until.IsZero() {
@@ -156,10 +157,3 @@ var (
 		"upstream_tls_failed", "upstream_proxy_unreachable"}
 	askedCodes = []string{"upstream_timeout", "upstream_lost", "node_unavailable"}
 )
-
-func unasked(err error) bool { return hasCode(err, unaskedCodes) }
-
-func hasCode(err error, codes []string) bool {
-	var refused *refusal.Refusal
-	return errors.As(err, &refused) && slices.Contains(codes, refused.Code())
-}

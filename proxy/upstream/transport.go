@@ -386,10 +386,9 @@ func (e upstreamError) Unwrap() []error { return []error{e.Refusal, e.cause} }
 // Classify gives an error of a transport or body its code, unless it has one. After upstream_timeout, upstream_lost,
 // upstream_client_refused and client_gone the request may have arrived; after all others nothing was sent.
 func Classify(err error) error {
-	var refused *refusal.Refusal
 	var timeout net.Error
 	switch {
-	case err == nil || errors.As(err, &refused):
+	case err == nil || refusal.CodeOf(err) != "":
 		return err
 	case errors.Is(err, context.Canceled):
 		return upstreamError{refusal.New("client_gone", "the client went away before the upstream had answered"), err}
