@@ -73,7 +73,9 @@ func (m chatMessage) read(t *tally, choice int) {
 		t.text(position{choice: choice, kind: KindReasoning}, textOf(m.Reasoning))
 	}
 	if m.Content.Kind() == '[' { // some servers answer in parts
-		var parts list[item]
+		var parts list[struct {
+			Text jsontext.Value `json:"text"`
+		}]
 		t.doubt(!decode(t, m.Content, &parts))
 		for i, p := range parts {
 			t.text(position{choice: choice, part: i, kind: KindText}, textOf(p.Text))

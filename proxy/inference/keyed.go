@@ -111,45 +111,32 @@ func (r *reading) keyedParts(raw jsontext.Value, role string) {
 func (r *reading) keyedPart(part jsonread.Object, m jsonread.Member, role string) {
 	class := r.known.Parts[m.Name]
 	r.judge(class, m.Name)
-	var inner jsonread.Object
-	switch m.Name {
-	case "functionCall", "toolUse", "functionResponse", "toolResult", "reasoningContent", "reasoningText":
-		inner = r.object(m.Value, "a part of a message")
-	}
-	text := func(name string) string { s, _ := inner.Get(name).Text(); return s }
-	switch m.Name {
-	case "text":
+	switch f, known := keyedForms[m.Name]; {
+	case known:
+		r.form(f, r.object(m.Value, "a part of a message"), role)
+	case m.Name == "text":
 		kind := KindText
 		if string(part.Get("thought").Value) == "true" {
 			kind = KindReasoning
 		}
 		r.add(Block{Role: role, Kind: kind}, unquoted(m.Value))
-	case "thought":
-	case "json":
+	case m.Name == "thought":
+	case m.Name == "json":
 		r.add(Block{Role: role, Kind: KindText}, m.Value)
-	case "functionCall":
-		r.unnamedCall(role, text("id"), members.NameOf(text("name")), textOf(inner.Get("args").Value))
-	case "toolUse":
-		r.call(role, text("toolUseId"), members.NameOf(text("name")), textOf(inner.Get("input").Value))
-	case "functionResponse":
-		id := r.answered(text("id"), members.NameOf(text("name")))
-		r.add(Block{Role: role, Kind: KindResult, ID: idOf(r.key, id)}, inner.Get("response").Value)
-		if raw := inner.Get("parts").Value; raw != nil {
+	case m.Name == "functionResponse":
+		o := r.object(m.Value, "a part of a message")
+		id := r.answered(text(o, "id"), members.NameOf(text(o, "name")))
+		r.add(Block{Role: role, Kind: KindResult, ID: idOf(r.key, id)}, o.Get("response").Value)
+		if raw := o.Get("parts").Value; raw != nil {
 			r.other(raw, role, id)
 			r.fetched("parts", raw)
 		}
-	case "toolResult":
-		r.result(inner.Get("content").Value, text("toolUseId"), role)
-	case "reasoningContent":
-		for _, m := range inner {
-			r.keyedPart(inner, m, role)
+	case m.Name == "reasoningContent":
+		o := r.object(m.Value, "a part of a message")
+		for _, m := range o {
+			r.keyedPart(o, m, role)
 		}
-	case "reasoningText":
-		r.add(Block{Role: role, Kind: KindReasoning}, unquoted(inner.Get("text").Value))
-	default:
-		if class == members.Tuning || class == members.Metadata {
-			return
-		}
+	case class != members.Tuning && class != members.Metadata:
 		r.other(m.Value, role, "")
 		if class != members.Past {
 			r.fetched(m.Name, m.Value)
@@ -159,18 +146,6 @@ func (r *reading) keyedPart(part jsonread.Object, m jsonread.Member, role string
 
 // open is a call in a request that no result has answered yet.
 type open struct{ id, as, name string }
-
-// unnamedCall reads a call of an API that may give calls no ids. Clients then make some, which no answer has.
-func (r *reading) unnamedCall(role, as, name, arguments string) {
-	id := as
-	if !r.kept.Has(r.host, as) {
-		id = callID(r.key, name, canonical(arguments))
-	}
-	if len(r.open) < maxBlocks {
-		r.open = append(r.open, open{id, as, name})
-	}
-	r.call(role, id, name, arguments)
-}
 
 // answered returns the id of the call to which a result belongs: by its id if a call has it, or else the first open
 // call of its name.

@@ -50,7 +50,7 @@ type Options struct {
 
 // Observer times a call, and is an [io.Writer] that reads the answer as the client gets it. Write only copies: a reader
 // in another goroutine follows a stream while there is enough to read. Other answers are read at the end. One goroutine
-// calls all methods. A nil Observer ignores Prepare and Begin.
+// calls all methods.
 type Observer struct {
 	o Options
 
@@ -95,16 +95,13 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 	b.idle.L = &b.mu
 	b.tally = tally{in: &b.in, key: o.Key}
 	if o.Measure != nil {
-		b.tally.measure, b.tally.wanted, b.tally.transport = o.Measure, o.Sample, newTransportMAC(o.Key)
+		b.tally.measure, b.tally.wanted, b.tally.transport = o.Measure, o.Sample, newMAC(o.Key, "transport")
 	}
 	return b
 }
 
 // Prepare asks for an unencoded answer, and notes when the head is written.
 func (b *Observer) Prepare(out *http.Request) *http.Request {
-	if b == nil {
-		return out
-	}
 	out.Header.Set("Accept-Encoding", "identity") // other encodings could not be followed
 	return out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() {
 		b.mu.Lock()
@@ -117,9 +114,6 @@ func (b *Observer) Request() *Request { return b.in.Request }
 
 // Begin follows the body of resp as it is read.
 func (b *Observer) Begin(resp *http.Response) {
-	if b == nil {
-		return
-	}
 	b.head(resp.StatusCode, resp.Header)
 	b.release = b.in.Request.kept.Reading(b.catchUp)
 	body.Watch(resp, b)

@@ -136,13 +136,6 @@ func (r *reading) decode(raw jsontext.Value, what string, to any) {
 	}
 }
 
-// decodeObject returns the members that to does not have.
-func decodeObject[T any](r *reading, raw jsontext.Value, what string, to *T) jsonread.Object {
-	others, err := jsonread.DecodeObject(raw, to)
-	r.fail(unreadable(err, what))
-	return others
-}
-
 func (r *reading) members(top jsonread.Object) {
 	r.spell(top)
 	for _, m := range top {
@@ -159,8 +152,8 @@ func (r *reading) members(top jsonread.Object) {
 	r.Stream = r.Dialect == OllamaChat // unless it says otherwise
 	r.decode(top.Get("stream").Value, "stream", &r.Stream)
 	if r.Dialect != Gemini && r.Dialect != BedrockConverse {
-		r.tools(top.Get("tools").Value, "")
-		r.tools(top.Get("functions").Value, "function") // the predecessor of tools
+		r.tools(top.Get("tools").Value, "", false)
+		r.tools(top.Get("functions").Value, "function", false) // the predecessor of tools
 	}
 	r.content(top)
 	r.Asked = slices.Clone(r.Asked[max(0, len(r.Asked)-maxBlocks):])
@@ -175,67 +168,47 @@ func (r *reading) judgeModel(name string) {
 	}
 }
 
-type tool struct {
-	Type        string         `json:"type"`
-	Name        string         `json:"name"`
-	Function    named          `json:"function"`
-	Custom      named          `json:"custom"`
-	Environment jsontext.Value `json:"environment"`
-	Execution   string         `json:"execution"`
-	Tools       jsontext.Value `json:"tools"`
-
-	runsIn string // the environment's type
-}
-
-// runsHere reports whether a tool that the provider runs by default is run by the agent.
-func (t tool) runsHere(d Dialect) bool {
-	return d == OpenAIResponses &&
-		(t.Type == "shell" && t.runsIn == "local" || t.Type == "tool_search" && t.Execution == "client")
-}
-
 // tools judges a list of tools; those without a type have the type untyped.
-func (r *reading) tools(raw jsontext.Value, untyped string) {
+func (r *reading) tools(raw jsontext.Value, untyped string, inNamespace bool) {
 	r.each(raw, "the list of tools", func(raw jsontext.Value) {
-		t := r.readTool(raw)
+		t, _ := r.typed(raw, "a tool", toolFields)
+		within, kind := t.Get("tools").Value, cmp.Or(text(t, "type"), untyped)
 		switch {
-		case r.Dialect != OpenAIResponses || t.Type != "namespace":
-			r.judgeTool(t, untyped)
-			return
-		case t.Tools == nil:
+		case r.Dialect != OpenAIResponses || kind != "namespace":
+			r.judgeTool(t, kind)
+		case inNamespace:
+			r.acts(kind)
+		case within == nil:
 			r.fail(unreadable(jsonread.ErrMalformed, "a namespace of tools"))
+		default:
+			r.tools(within, untyped, true)
 		}
-		r.each(t.Tools, "a namespace of tools", func(raw jsontext.Value) {
-			if t := r.readTool(raw); t.Type == "namespace" {
-				r.acts(t.Type)
-			} else {
-				r.judgeTool(t, untyped)
-			}
-		})
 	})
 }
 
-func (r *reading) readTool(raw jsontext.Value) (t tool) {
-	decodeObject(r, raw, "a tool", &t)
-	if t.Environment != nil {
-		var environment struct {
-			Type string `json:"type"`
-		}
-		decodeObject(r, t.Environment, "the environment of a tool", &environment)
-		t.runsIn = environment.Type
-	}
-	return t
-}
-
-func (r *reading) judgeTool(t tool, untyped string) {
-	t.Type = cmp.Or(t.Type, untyped)
-	switch class := r.known.Tools[t.Type]; {
-	case class == members.Content || t.runsHere(r.Dialect) || t.Type == "" && r.Dialect == AnthropicMessages:
-		r.tool(t.Name, t.Function.Name, t.Custom.Name, t.Type)
-	case t.Type == "":
+func (r *reading) judgeTool(t jsonread.Object, kind string) {
+	runsIn := r.inTool(t, "environment", "type")
+	// The provider runs these by default, but here the agent does.
+	runsHere := r.Dialect == OpenAIResponses &&
+		(kind == "shell" && runsIn == "local" || kind == "tool_search" && text(t, "execution") == "client")
+	switch class := r.known.Tools[kind]; {
+	case class == members.Content || runsHere || kind == "" && r.Dialect == AnthropicMessages:
+		r.tool(text(t, "name"), r.inTool(t, "function", "name"), r.inTool(t, "custom", "name"), kind)
+	case kind == "":
 		r.acts(Untyped)
 	default:
-		r.judge(class, t.Type)
+		r.judge(class, kind)
 	}
+}
+
+// inTool returns a text of a tool's member that is an object.
+func (r *reading) inTool(t jsonread.Object, member, name string) string {
+	raw := t.Get(member).Value
+	if raw == nil {
+		return ""
+	}
+	o, _ := r.typed(raw, "a tool", fields{[]string{name}, 1})
+	return text(o, name)
 }
 
 // tool notes the first of names that is a name.
@@ -258,7 +231,9 @@ func (r *reading) add(b Block, text []byte) {
 	b.Size = len(text)
 	b.Hash = hashOf(r.key, b.Kind, text)
 	if r.measure != nil && !r.measure.Known(b) {
-		b.Measured = &Measured{Words: wordsOf(string(text))}
+		var words wordCount
+		words.add(string(text))
+		b.Measured = &Measured{Words: words.n}
 		if b.Kind == KindResult {
 			b.Measured.Values = r.measure.ValuesOf(string(text))
 		}
@@ -271,19 +246,23 @@ func (r *reading) add(b Block, text []byte) {
 }
 
 func hashOf(key []byte, k Kind, text []byte) (h [sha256.Size]byte) {
-	mac := newMAC(key, k)
+	mac := newMAC(key, k.domain())
 	mac.Write(text)
 	mac.Sum(h[:0])
 	return h
 }
 
-func newMAC(key []byte, k Kind) hash.Hash {
-	mac := hmac.New(sha256.New, key)
+func (k Kind) domain() string {
 	if k == KindCall {
-		mac.Write([]byte("arguments\x00"))
-	} else {
-		mac.Write([]byte("text\x00"))
+		return "arguments"
 	}
+	return "text"
+}
+
+// newMAC has a domain for each use of the key.
+func newMAC(key []byte, domain string) hash.Hash {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(domain + "\x00"))
 	return mac
 }
 

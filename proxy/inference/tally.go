@@ -28,8 +28,8 @@ const (
 // bytesPerToken is for estimates. English text has about 4.
 const bytesPerToken = 4
 
-// reader reads the answers of an API: an event of a stream, or an answer that is no stream. Both report whether the text
-// follows the API.
+// reader reads an API's answers: an event of a stream, or an answer that is no stream. Both functions report whether
+// the text follows the API.
 type reader struct {
 	event, whole func(t *tally, data []byte) bool
 	// unended: an answer that is no stream may say that it goes on.
@@ -159,7 +159,7 @@ func (t *tally) find(at position) *said {
 	}
 	s := &said{at: at, block: Block{Kind: at.kind}}
 	if at.kind != KindCall {
-		s.mac = newMAC(t.key, at.kind)
+		s.mac = newMAC(t.key, at.kind.domain())
 	}
 	t.blocks = append(t.blocks, s)
 	return s
@@ -178,8 +178,8 @@ func (t *tally) text(at position, text string) {
 		s.mac.Write([]byte(text))
 		if t.measure != nil {
 			s.words.add(text)
-			if at.choice == 0 { // a stream mixes the pieces of several choices
-				t.keep(text)
+			if more := t.wanted - len(t.in.Sample); at.choice == 0 && more > 0 { // a stream mixes those of several choices
+				t.in.Sample = append(t.in.Sample, text[:min(len(text), more)]...)
 			}
 		}
 	}
