@@ -148,8 +148,7 @@ func (c *Body) Close() {
 func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, limit int64, isJSON, judged bool) (*Body,
 	error) {
 	if len(r.Trailer) > 0 {
-		return nil, refusal.New("request_malformed",
-			"the request announces trailers, which the content hash would not cover")
+		return nil, errTrailers()
 	}
 	if isJSON {
 		if err := wire.CheckJSON(r.Header); err != nil {
@@ -172,8 +171,7 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 	}
 	if len(r.Trailer) > 0 { // unannounced trailers appear after the body
 		c.Close()
-		return nil, refusal.New("request_malformed",
-			"the request carries trailers, which the content hash would not cover")
+		return nil, errTrailers()
 	}
 	if judged {
 		if err := b.checkMethod(r, session, c.Text); err != nil {
@@ -182,6 +180,10 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 		}
 	}
 	return c, nil
+}
+
+func errTrailers() error {
+	return refusal.New("request_malformed", "the request has trailers, which the content hash would not cover")
 }
 
 // checkMethod refuses a body that could change the call's method, in its turn.

@@ -99,19 +99,14 @@ func (m *Memory) remove(f *Flight) {
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { return o == f })
 }
 
-// settle comes before the client sees the result, because it may react at once.
-func (m *Memory) settle(f *Flight, result Result) {
+// settle comes before the client sees the result, because it may react at once. The server may go on with a post.
+func (m *Memory) settle(f *Flight, result Result, goesOn bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f != nil && result.final() {
 		f.settled = true
+		m.unresolved = m.unresolved || f.post && goesOn
 	}
-}
-
-func (m *Memory) goesOn(f *Flight) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.unresolved = m.unresolved || f != nil && f.post
 }
 
 // lost counts the requests that broke off. The caller holds m.mu.

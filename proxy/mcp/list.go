@@ -21,9 +21,6 @@ func (w *Watch) hides() bool {
 	return !slices.ContainsFunc(w.Rules, func(r *Rule) bool { return r.ListAll })
 }
 
-// mayList reports whether the answer may list tools: a stream without a request may resume the answer of a list.
-func (w *Watch) mayList() bool { return w.Sent == nil || w.Sent.Method == listTools }
-
 func (w *Watch) named(tool string) bool {
 	return slices.ContainsFunc(w.Rules, func(r *Rule) bool { return slices.Contains(r.Tools, tool) })
 }

@@ -49,15 +49,12 @@ func (a *Answer) response(o object) {
 		return
 	}
 	a.result = resultOf(o, a.Sent.IsCall())
-	a.Memory.settle(a.Flight, a.result)
+	a.Memory.settle(a.Flight, a.result, a.result == ResultUnfinished && result.Get("task").Value != nil)
 	if a.Returned != nil && a.Sent.IsCall() {
 		a.Returned(o.Get("result").Value)
 	}
 	if a.result != ResultUnfinished {
 		return
-	}
-	if result.Get("task").Value != nil {
-		a.Memory.goesOn(a.Flight)
 	}
 	state, _ := result.Get("requestState").Text()
 	q := question{peer: a.peer, of: continued(a.Sent.Method, a.Sent.Name, state), asks: make(map[string]string)}
