@@ -219,7 +219,9 @@ func (r *http1Reader) header(line string) error {
 		return err
 	case "Transfer-Encoding":
 		h.codings++
-		if h.chunked = isChunked(value); !h.chunked || h.http10 {
+		// The length is compared because EqualFold takes the Kelvin sign for a k.
+		h.chunked = len(value) == len("chunked") && strings.EqualFold(value, "chunked")
+		if !h.chunked || h.http10 {
 			return refusal.New("request_malformed",
 				"the body's transfer coding is %.40q; only chunked is accepted, and only in HTTP/1.1", value)
 		}
@@ -239,11 +241,6 @@ func (r *http1Reader) header(line string) error {
 		}
 	}
 	return nil
-}
-
-// isChunked compares in ASCII: strings.EqualFold alone takes the Kelvin sign for a k.
-func isChunked(coding string) bool {
-	return len(coding) == len("chunked") && strings.EqualFold(coding, "chunked")
 }
 
 // endHead judges the whole head and says what follows it.

@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"container/list"
 	"context"
 	"crypto/tls"
 	"net"
@@ -32,8 +33,8 @@ const shareOfSession = 16
 // newLimitListener makes a listener of one session, or with an empty session one for all. The listeners of sessions
 // share Limits.Connections.
 func newLimitListener(life context.Context, l net.Listener, p *Proxy, session string) *limitListener {
-	limit := &limitListener{Listener: l, p: p, session: session, tls: p.tls, life: life, waiting: newWaiting(),
-		closed: make(chan struct{})}
+	limit := &limitListener{Listener: l, p: p, session: session, tls: p.tls, life: life,
+		waiting: &waiting{came: make(chan struct{}, 1), of: make(map[string]*list.List)}, closed: make(chan struct{})}
 	slots := p.o.Limits.Connections
 	if session != "" {
 		slots, limit.all = max(1, slots/shareOfSession), &p.ofSessions
@@ -139,10 +140,6 @@ type tunnelListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
-}
-
-func newTunnelListener() *tunnelListener {
-	return &tunnelListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 func (l *tunnelListener) deliver(c net.Conn) bool {

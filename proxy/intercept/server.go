@@ -146,7 +146,8 @@ func New(o Options) (*Proxy, error) {
 	if o.Original == nil {
 		o.Original = originalDestination
 	}
-	p := &Proxy{o: o, tunnels: newTunnelListener(), trusting: lru.New[string, struct{}](maxTrusting)}
+	p := &Proxy{o: o, trusting: lru.New[string, struct{}](maxTrusting),
+		tunnels: &tunnelListener{conns: make(chan net.Conn), closed: make(chan struct{})}}
 	p.stopping, p.stop = context.WithCancel(context.Background())
 	p.dispatch = p.newDispatch()
 	p.tls = p.newTLS(o.CA)

@@ -154,19 +154,15 @@ func (t *Transport) of(ctx context.Context) *http.Transport {
 	if known { // the certificate was renewed
 		go old.CloseIdleConnections() // those in use end soon after their requests: see IdleConnTimeout
 	} else if named {
-		context.AfterFunc(p.life, func() { t.drop(of) })
+		context.AfterFunc(p.life, func() {
+			t.mu.Lock()
+			last := t.shared[of] // its certificate may have been renewed since
+			delete(t.shared, of)
+			t.mu.Unlock() // closing may take time
+			last.CloseIdleConnections()
+		})
 	}
 	return via
-}
-
-func (t *Transport) drop(of pool) {
-	t.mu.Lock()
-	via, known := t.shared[of]
-	delete(t.shared, of)
-	t.mu.Unlock() // closing may take time
-	if known {
-		via.CloseIdleConnections()
-	}
 }
 
 // connect makes a connection, and counts it for its party until it is closed. Idle connections make room for new ones.
