@@ -37,18 +37,15 @@ type Presented struct {
 }
 
 // Resolve gets the certificate for one call. Its errors are like those of [Source].
-func (c *Certificate) Resolve(ctx context.Context) (Presented, error) {
+func (c *Certificate) Resolve(ctx context.Context) (p Presented, err error) {
 	if c == nil {
 		return Presented{}, nil
 	}
-	p, err := c.resolve(ctx)
-	if err != nil {
-		c.failed.Add(1)
-	}
-	return p, err
-}
-
-func (c *Certificate) resolve(ctx context.Context) (p Presented, err error) {
+	defer func() {
+		if err != nil {
+			c.failed.Add(1)
+		}
+	}()
 	for range 2 { // of two files one may have been replaced when they are read
 		var v Value
 		if v, err = c.source.Current(ctx); err != nil {

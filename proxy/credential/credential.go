@@ -105,7 +105,7 @@ type Use struct {
 }
 
 // Resolve gets the credential for one call with these headers of the agent.
-func (c *Credential) Resolve(ctx context.Context, of http.Header) (Use, error) {
+func (c *Credential) Resolve(ctx context.Context, of http.Header) (u Use, err error) {
 	if c == nil {
 		return Use{}, nil
 	}
@@ -114,14 +114,11 @@ func (c *Credential) Resolve(ctx context.Context, of http.Header) (Use, error) {
 			return Use{}, err
 		}
 	}
-	u, err := c.resolve(ctx)
-	if err != nil {
-		c.failed.Add(1)
-	}
-	return u, err
-}
-
-func (c *Credential) resolve(ctx context.Context) (Use, error) {
+	defer func() {
+		if err != nil {
+			c.failed.Add(1)
+		}
+	}()
 	v, err := c.source.Current(ctx)
 	if err != nil {
 		return Use{}, err
@@ -134,7 +131,7 @@ func (c *Credential) resolve(ctx context.Context) (Use, error) {
 		c.source.Refused(v)
 		return Use{}, refusal.New("custody_unavailable", "the rule's credential is not used: %w", err)
 	}
-	u := Use{Credential: c, value: v, find: find}
+	u = Use{Credential: c, value: v, find: find}
 	c.last.Store(&u)
 	return u, nil
 }

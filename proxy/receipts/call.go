@@ -141,8 +141,3 @@ func (call *Call) Receipt(ctx context.Context) (string, error) {
 	c.mu.Unlock()
 	return token, c.keeper.settle(ctx, c)
 }
-
-// The caller holds c.mu.
-func (c *Chain) end() *Call {
-	return &Call{chain: c, id: c.session, claims: c.closingDraft()}
-}

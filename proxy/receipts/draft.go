@@ -52,15 +52,15 @@ func (c *Chain) base(id, action, manifest string, received time.Time) interactio
 	}
 }
 
-// The caller holds c.mu.
-func (c *Chain) closingDraft() interaction.Receipt {
+// end is the session's end, which gets a receipt like a call. The caller holds c.mu.
+func (c *Chain) end() *Call {
 	claims := c.base(c.session, interaction.ActionGeneric, c.policy, c.keeper.o.Now())
 	claims.Challenge = c.challenge.ref
 	for name, to := range map[string]*string{"inputs": &claims.InputsCommitment,
 		"constraints": &claims.ConstraintsCommitment, "llm": &claims.LLMCommitment} {
 		*to = c.commit(c.session, name, nil)
 	}
-	return claims
+	return &Call{chain: c, id: c.session, claims: claims}
 }
 
 // ModelRequest describes a model call about to be sent.
