@@ -170,16 +170,6 @@ func (c *call) release() {
 	}
 }
 
-func (c *call) sentBytes() int64 {
-	switch {
-	case c.streamed != nil:
-		return c.streamed.Bytes()
-	case c.held != nil:
-		return c.held.Size
-	}
-	return c.record.BytesOut
-}
-
 // closeAfter closes the agent's connection after the answer, because the rest of the body has no bound.
 func (c *call) closeAfter() {
 	if c.r.ProtoMajor == 1 {

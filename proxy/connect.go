@@ -60,23 +60,24 @@ func (p *Pipeline) connect(c *call) error {
 // Refused records a refusal by the connection layer before there was a request, such as a TLS handshake for another
 // host than the CONNECT's. Connect's refusals already have a record.
 func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
-	var known recorded
-	if errors.As(err, &known) {
-		return
-	}
 	c := p.newCall(nil, nil)
 	c.record.Flow, c.record.Host = flowConnect, t.Address()
+	p.recordOnce(ctx, c, err)
+}
+
+// recordOnce records a refusal unless it has a record, and returns the record's id.
+func (p *Pipeline) recordOnce(ctx context.Context, c *call, err error) (id string) {
+	var known recorded
+	if errors.As(err, &known) {
+		return known.post
+	}
 	p.refuse(c, err)
 	_ = p.finish(ctx, c) // logs its own error
+	return c.record.ID
 }
 
 // Refuse answers a request that the connection layer refused, and records the refusal unless it has a record.
 func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	var known recorded
-	if errors.As(err, &known) {
-		problem.ForAgent(err, known.post).AnswerByProxy(w, r)
-		return
-	}
 	c := p.newCall(w, r)
 	c.record.Path = r.URL.EscapedPath()
 	if r.Method == http.MethodConnect {
@@ -85,7 +86,5 @@ func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if route, ok := intercept.RouteFrom(r.Context()); ok {
 		c.record.Host = route.Target.Address()
 	}
-	p.refuse(c, err)
-	_ = p.finish(r.Context(), c) // logs its own error
-	problem.ForAgent(err, c.record.ID).AnswerByProxy(w, r)
+	problem.ForAgent(err, p.recordOnce(r.Context(), c, err)).AnswerByProxy(w, r)
 }

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -77,7 +76,7 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	// Without full duplex, net/http closes the request's body at the first byte of an early answer. HTTP/2 does not.
 	_ = http.NewResponseController(c.w).EnableFullDuplex()
 	if c.receipt == nil { // keeps the chain open until the call ends: see conclude
-		c.receipts().Going(c.session.Chain)
+		c.session.Chain.Going()
 	}
 	c.goes()
 	return c.send(out, cancel, credential, nil)
@@ -96,8 +95,7 @@ func (p *Pipeline) outlives(ctx context.Context, end context.CancelCauseFunc) {
 
 // outlived returns why a call had to end: its session had, or its rule expired.
 func outlived(ctx context.Context) error {
-	var ended *refusal.Refusal
-	if errors.As(context.Cause(ctx), &ended) {
+	if ended := context.Cause(ctx); refusal.CodeOf(ended) != "" {
 		return ended
 	}
 	return nil

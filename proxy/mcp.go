@@ -78,11 +78,13 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 	m.mcp.Watch = mcp.Watch{
 		Header: m.r.Header, Peer: peer, Memory: &m.session.Memory, Shared: &m.p.lasting.tools, Rules: rules,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
-		Reads:    m.reads,
-		Turn:     m.turn,
-		Listed:   m.listed,
-		Changed:  m.changed,
-		Returned: func(result []byte) { m.given = m.receipts().Values(m.session.Chain, result) },
+		Reads:   m.reads,
+		Turn:    m.turn,
+		Listed:  m.listed,
+		Changed: m.changed,
+	}
+	if m.receipts() != nil {
+		m.mcp.Returned = func(result []byte) { m.given = m.session.Chain.Values(result) }
 	}
 }
 
@@ -97,10 +99,7 @@ func (m *mcpCall) reads(path string) bool {
 
 // turn waits for the session's turn to read a text of an answer. Each turn ends, so the wait has no other bound.
 func (m *mcpCall) turn(size int) (done func()) {
-	done, err := m.p.bodies.Turn(context.WithoutCancel(m.r.Context()), m.session.ID, size)
-	if err != nil { // only if ctx ends
-		return func() {}
-	}
+	done, _ = m.p.bodies.Turn(context.WithoutCancel(m.r.Context()), m.session.ID, size) // fails only if its context ends
 	return done
 }
 

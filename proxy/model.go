@@ -52,7 +52,7 @@ func (m *modelCall) choose(among []rules.Rule) (rules.Rule, error) {
 	if m.held == nil {
 		return rules.Rule{}, refusal.New("message_malformed", "a request to the model must have a body")
 	}
-	o, keeper, key := &m.p.o, m.receipts(), m.session.Content[:]
+	key := m.session.Content[:]
 	request, err := inference.Read(*among[0].Egress.Observe, inference.Call{
 		Host: m.record.Host, Path: m.r.URL.EscapedPath(), Body: m.held.Text, Key: key, Kept: &m.session.Kept,
 		Measure: m.measure,
@@ -62,9 +62,9 @@ func (m *modelCall) choose(among []rules.Rule) (rules.Rule, error) {
 	}
 	budget := m.p.bodies.Answers(m.session.ID)
 	m.observer = inference.Observe(request, m.record.Started, inference.Options{
-		Key: key, Now: o.Now, Go: m.p.follow,
+		Key: key, Now: m.p.o.Now, Go: m.p.follow,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
-		Measure: m.measure, Sample: keeper.Wants(m.session.Chain, m.record.Host, request.Model),
+		Measure: m.measure, Sample: m.session.Chain.Wants(m.record.Host, request.Model),
 		Ended: func() { m.receipt.Ending() },
 	})
 	return among[0], nil

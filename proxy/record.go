@@ -89,15 +89,23 @@ func (c *call) conclude() {
 	}
 	c.conversation.end(handed)
 	if c.record.Flow == flowEgress && c.stage >= going && c.receipt == nil {
-		c.receipts().Over(c.session.Chain)
+		c.session.Chain.Over()
 	}
 }
 
 // count counts a call that went out, and whether it was read here. It precedes the receipt, which includes the count.
 func (c *call) count(read bool) {
-	if c.wentOut() {
-		c.receipts().Count(c.session.Chain, c.sentBytes(), read)
+	if !c.wentOut() {
+		return
 	}
+	sent := c.record.BytesOut
+	switch {
+	case c.streamed != nil:
+		sent = c.streamed.Bytes()
+	case c.held != nil:
+		sent = c.held.Size
+	}
+	c.session.Chain.Count(sent, read)
 }
 
 // mustRecord reports whether something depends on the record. Of more than the challenge that was signed, it must give

@@ -18,8 +18,8 @@ func TestRedirectedCallsPassTheChokePoint(t *testing.T) {
 	dialled := netip.MustParseAddr("192.0.2.7")
 	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) {
 		o.Destination = func(_ context.Context, target upstream.Target, got netip.Addr) error {
-			return (&upstream.Dialer{
-				Resolver: names{target.Host: {netip.MustParseAddr("192.0.2.1"), dialled}}}).
+			resolver := names{target.Host: {netip.MustParseAddr("192.0.2.1"), dialled}}
+			return upstream.NewTransport(upstream.Options{Dialer: upstream.Dialer{Resolver: resolver}}).
 				CheckDestination(context.Background(), target, got)
 		}
 	})

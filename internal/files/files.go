@@ -69,11 +69,11 @@ func ReadSecret(path string, minimum int) (string, error) {
 	return s, nil
 }
 
-// WriteNew writes content and a line end into a new file. It refuses to overwrite a file.
+// WriteNew writes content and a line end into a new file. It refuses to overwrite a file (fs.ErrExist).
 func WriteNew(path string, content []byte, mode os.FileMode) error {
 	err := create(path, append(content, '\n'), mode)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists already; move it away first", path)
+		return fmt.Errorf("%w: move it away first", err)
 	}
 	return err
 }

@@ -38,7 +38,7 @@ func TestWrites(t *testing.T) {
 		t.Error(err)
 	}
 	if err := files.WriteNew(at("new"), []byte("three"), 0o644); err == nil ||
-		!strings.Contains(err.Error(), "exists already") {
+		!strings.Contains(err.Error(), "move it away first") {
 		t.Errorf("a second time: %v", err)
 	}
 	want("new", "two\n", 0o644)

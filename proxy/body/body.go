@@ -82,14 +82,15 @@ func (s *Share) Free() {
 	s.taken = 0
 }
 
-type metered struct {
+// Metered takes memory for the bytes that it reads. It ends where Take refuses.
+type Metered struct {
 	io.Reader
-	share *Share
+	Take func(n int) error
 }
 
-func (m metered) Read(p []byte) (int, error) {
+func (m Metered) Read(p []byte) (int, error) {
 	n, err := m.Reader.Read(p)
-	if full := m.share.Take(n); full != nil {
+	if full := m.Take(n); full != nil {
 		return 0, full
 	}
 	return n, err
@@ -147,8 +148,7 @@ func (c *Body) Close() {
 func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, limit int64, isJSON, judged bool) (*Body,
 	error) {
 	if len(r.Trailer) > 0 {
-		return nil, refusal.New("request_malformed",
-			"the request announces trailers, which the content hash would not cover")
+		return nil, errTrailers()
 	}
 	if isJSON {
 		if err := wire.CheckJSON(r.Header); err != nil {
@@ -162,7 +162,7 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 	c := &Body{memory: Share{of: &b.bodies, session: session}}
 	var text bytes.Buffer
 	text.Grow(int(min(max(r.ContentLength, 0), maxAnnounced)) + bytes.MinRead)
-	if _, err := text.ReadFrom(metered{http.MaxBytesReader(w, r.Body, limit), &c.memory}); err != nil {
+	if _, err := text.ReadFrom(Metered{http.MaxBytesReader(w, r.Body, limit), c.memory.Take}); err != nil {
 		c.Close()
 		return nil, readError(err, limit)
 	}
@@ -171,8 +171,7 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 	}
 	if len(r.Trailer) > 0 { // unannounced trailers appear after the body
 		c.Close()
-		return nil, refusal.New("request_malformed",
-			"the request carries trailers, which the content hash would not cover")
+		return nil, errTrailers()
 	}
 	if judged {
 		if err := b.checkMethod(r, session, c.Text); err != nil {
@@ -181,6 +180,10 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 		}
 	}
 	return c, nil
+}
+
+func errTrailers() error {
+	return refusal.New("request_malformed", "the request has trailers, which the content hash would not cover")
 }
 
 // checkMethod refuses a body that could change the call's method, in its turn.
@@ -211,8 +214,7 @@ func readError(err error, limit int64) error {
 	if errors.As(err, &over) {
 		return TooLarge(limit)
 	}
-	var refused *refusal.Refusal
-	if errors.As(err, &refused) {
+	if refusal.CodeOf(err) != "" {
 		return err
 	}
 	return refusal.New("content_incomplete", "the body ended early or could not be read")

@@ -57,10 +57,14 @@ func (aws) Find(v Value) (*echo.Secret, error) {
 	if v.ID == "" || strings.ContainsAny(v.ID, "/, =") {
 		return nil, errors.New("its access key id is missing, or has a space, comma, slash or equals sign")
 	}
-	if v.Session == "" {
-		return echo.All(v.Secret)
+	return secretsOf(v)
+}
+
+func secretsOf(v Value, more ...string) (*echo.Secret, error) {
+	if v.Session != "" {
+		more = append(more, v.Session)
 	}
-	return echo.All(v.Secret, v.Session)
+	return echo.All(append(more, v.Secret)...)
 }
 
 func (a aws) Bound(v Value) string { return public("aws "+a.Service, v) }
@@ -88,11 +92,7 @@ func (aws) check(h http.Header) error {
 // findSent returns the search for v and the signature of a sent request, by which the request could be sent again.
 func (aws) findSent(sent *http.Request, v Value) (*echo.Secret, error) {
 	_, signature, _ := strings.Cut(sent.Header.Get("Authorization"), "Signature=")
-	secrets := []string{v.Secret, signature}
-	if v.Session != "" {
-		secrets = append(secrets, v.Session)
-	}
-	return echo.All(secrets...)
+	return secretsOf(v, signature)
 }
 
 // refused reports whether an answer may say that a key is not valid (any more). AWS has no status for that alone.

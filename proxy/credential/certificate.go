@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 // Certificate authenticates the mediator at an API by mutual TLS, beside a credential. A nil Certificate is none. It
 // prints as REDACTED, and is safe for concurrent use.
 type Certificate struct {
+	redacted
 	rule   string
 	source Source
 	now    func() time.Time
@@ -37,18 +37,15 @@ type Presented struct {
 }
 
 // Resolve gets the certificate for one call. Its errors are like those of [Source].
-func (c *Certificate) Resolve(ctx context.Context) (Presented, error) {
+func (c *Certificate) Resolve(ctx context.Context) (p Presented, err error) {
 	if c == nil {
 		return Presented{}, nil
 	}
-	p, err := c.resolve(ctx)
-	if err != nil {
-		c.failed.Add(1)
-	}
-	return p, err
-}
-
-func (c *Certificate) resolve(ctx context.Context) (p Presented, err error) {
+	defer func() {
+		if err != nil {
+			c.failed.Add(1)
+		}
+	}()
 	for range 2 { // of two files one may have been replaced when they are read
 		var v Value
 		if v, err = c.source.Current(ctx); err != nil {
@@ -95,9 +92,6 @@ func (c *Certificate) Stats() Stats {
 	}
 	return s
 }
-
-// Format keeps the key out of logs and errors.
-func (*Certificate) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
 // maxPEM bounds a file of a client certificate, in bytes.
 const maxPEM = 1 << 20

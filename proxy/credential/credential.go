@@ -1,7 +1,7 @@
 // Package credential puts the APIs' credentials into calls. A [Source] gives a credential, a [Form] applies it.
 //
 //	credential.go  a rule's credential, and its use in one call
-//	header.go, basic.go, query.go, cookie.go, aws.go  the forms
+//	forms.go, query.go, aws.go  the forms
 //	file.go, vault.go, oauth.go, google.go, github.go  the sources
 //	certificate.go a rule's client certificate, and its sources
 //	renewed.go, jwt.go  what the sources of temporary tokens share
@@ -23,8 +23,16 @@ import (
 	"github.com/actionproof/mediator/proxy/forward"
 )
 
+// redacted keeps what embeds it out of logs and errors.
+type redacted struct{}
+
+func (redacted) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
+
+func (redacted) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }
+
 // Value is what a source gives at one time. It prints as REDACTED.
 type Value struct {
+	redacted
 	// ID and Version are public: a user name or a key's id, and the secret's version. Either may be empty.
 	ID, Version string
 	Secret      string
@@ -33,12 +41,6 @@ type Value struct {
 	Read        time.Time // when the source got it
 	End         time.Time // when the secret ends; zero if unknown
 }
-
-// Format keeps a value out of logs and errors.
-func (Value) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
-
-// MarshalJSON does so too.
-func (Value) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }
 
 // Source gives a credential, which may change. It is safe for concurrent use.
 type Source interface {
@@ -67,6 +69,7 @@ type Form interface {
 // Credential is what the mediator injects into the calls of a rule and the agent never holds. A nil Credential injects
 // nothing.
 type Credential struct {
+	redacted
 	source Source
 	form   Form
 	last   atomic.Pointer[Use] // of the previous call
@@ -95,13 +98,14 @@ func (c *Credential) CoversBody() bool {
 
 // Use is a credential for one call: the request proof and the sent request use the same value.
 type Use struct {
+	redacted
 	*Credential
 	value Value
 	find  *echo.Secret
 }
 
 // Resolve gets the credential for one call with these headers of the agent.
-func (c *Credential) Resolve(ctx context.Context, of http.Header) (Use, error) {
+func (c *Credential) Resolve(ctx context.Context, of http.Header) (u Use, err error) {
 	if c == nil {
 		return Use{}, nil
 	}
@@ -110,14 +114,11 @@ func (c *Credential) Resolve(ctx context.Context, of http.Header) (Use, error) {
 			return Use{}, err
 		}
 	}
-	u, err := c.resolve(ctx)
-	if err != nil {
-		c.failed.Add(1)
-	}
-	return u, err
-}
-
-func (c *Credential) resolve(ctx context.Context) (Use, error) {
+	defer func() {
+		if err != nil {
+			c.failed.Add(1)
+		}
+	}()
 	v, err := c.source.Current(ctx)
 	if err != nil {
 		return Use{}, err
@@ -130,7 +131,7 @@ func (c *Credential) resolve(ctx context.Context) (Use, error) {
 		c.source.Refused(v)
 		return Use{}, refusal.New("custody_unavailable", "the rule's credential is not used: %w", err)
 	}
-	u := Use{c, v, find}
+	u = Use{Credential: c, value: v, find: find}
 	c.last.Store(&u)
 	return u, nil
 }
@@ -244,12 +245,3 @@ func Skew(resp *http.Response, now time.Time) time.Duration {
 	}
 	return 0
 }
-
-// Format keeps the credential out of logs and errors.
-func (*Credential) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
-
-// MarshalJSON does so too.
-func (*Credential) MarshalJSON() ([]byte, error) { return []byte(`"REDACTED"`), nil }
-
-// Format keeps the credential out of logs and errors.
-func (Use) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }

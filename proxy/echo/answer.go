@@ -58,13 +58,8 @@ func (s *Secret) inName(name string) bool {
 
 func (s *Secret) inHeader(h http.Header) bool {
 	for name, values := range h {
-		if s.inName(name) {
+		if s.inName(name) || slices.ContainsFunc(values, func(v string) bool { return s.In([]byte(v)) }) {
 			return true
-		}
-		for _, v := range values {
-			if s.In([]byte(v)) {
-				return true
-			}
 		}
 	}
 	return false

@@ -3,6 +3,7 @@ package echo
 import (
 	"bytes"
 	"html"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -84,12 +85,7 @@ func (s *Secret) inPlain(text []byte) bool {
 }
 
 func (s *Secret) at(text []byte) bool {
-	for _, form := range s.forms {
-		if bytes.HasPrefix(text, form) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.forms, func(form []byte) bool { return bytes.HasPrefix(text, form) })
 }
 
 // escapes are the ways in which servers escape characters. They nest, as JSON in JSON or in a URL. Each further level

@@ -113,42 +113,27 @@ func split(prefix, secret string, half Half) ([]string, error) {
 		return []string{token}, nil
 	}
 	user, password, _ := strings.Cut(string(pair), ":")
-	switch half {
-	case Password, User, Both:
-		return halves(token, user, password, half)
-	case Auto:
-	default:
+	if half == Auto {
+		if slices.Contains(placeholders, password) {
+			password = ""
+		}
+		for _, part := range []string{password, user, string(pair)} {
+			if len(part) >= MinLength {
+				return []string{token, part}, nil
+			}
+		}
+		return nil, fmt.Errorf("the user and the password together have fewer than %d bytes, too few to tell it from "+
+			"other text in an answer", MinLength)
+	}
+	parts := map[Half][]string{Password: {token, password}, User: {token, user}, Both: {token, user, password}}[half]
+	if parts == nil {
 		return nil, fmt.Errorf("%q is not a part of a Basic credential", half)
 	}
-	if slices.Contains(placeholders, password) {
-		password = ""
+	if slices.ContainsFunc(parts, func(part string) bool { return len(part) < MinLength }) {
+		return nil, fmt.Errorf("a secret half of the credential has fewer than %d bytes, too few to tell it from other "+
+			"text in an answer", MinLength)
 	}
-	for _, part := range []string{password, user, string(pair)} {
-		if len(part) >= MinLength {
-			return []string{token, part}, nil
-		}
-	}
-	return nil, fmt.Errorf(
-		"the user and the password together have fewer than %d bytes, too few to tell it from other text in an answer",
-		MinLength)
-}
-
-func halves(token, user, password string, half Half) ([]string, error) {
-	out := []string{token}
-	if half != Password {
-		out = append(out, user)
-	}
-	if half != User {
-		out = append(out, password)
-	}
-	for _, part := range out {
-		if len(part) < MinLength {
-			return nil, fmt.Errorf(
-				"a secret half of the credential has fewer than %d bytes, too few to tell it from "+
-					"other text in an answer", MinLength)
-		}
-	}
-	return out, nil
+	return parts, nil
 }
 
 // forms returns the unescaped texts in which a server may repeat a secret.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/inference"
 	"github.com/actionproof/mediator/proxy/upstream"
 )
@@ -100,7 +101,7 @@ func (c *Call) read(resp *http.Response) ([]byte, error) {
 	if kind != "application/json" || coding != "" && !strings.EqualFold(coding, "identity") {
 		return nil, unread("is not JSON, or it is compressed")
 	}
-	body, err := io.ReadAll(io.LimitReader(taking{resp.Body, c.Take}, maxAnswer+1))
+	text, err := io.ReadAll(io.LimitReader(body.Metered{Reader: resp.Body, Take: c.Take}, maxAnswer+1))
 	if err == nil && resp.Request != nil {
 		// A model that hears of the cancelled call may end its answer as if it were complete.
 		err = resp.Request.Context().Err()
@@ -108,24 +109,10 @@ func (c *Call) read(resp *http.Response) ([]byte, error) {
 	if err != nil {
 		return nil, upstream.Classify(err)
 	}
-	if len(body) > maxAnswer {
+	if len(text) > maxAnswer {
 		return nil, unread("has more than %d bytes", maxAnswer)
 	}
-	return body, nil
-}
-
-// taking reserves memory for the bytes that it reads.
-type taking struct {
-	io.Reader
-	take func(n int) error
-}
-
-func (t taking) Read(p []byte) (int, error) {
-	n, err := t.Reader.Read(p)
-	if full := t.take(n); full != nil {
-		return 0, full
-	}
-	return n, err
+	return text, nil
 }
 
 func unread(format string, args ...any) error {

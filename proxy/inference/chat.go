@@ -6,9 +6,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// chat allows small deviations: no usage, empty choices, reasoning beside the content, calls without an index.
-type chat struct{}
-
 type chatAnswer struct {
 	Model   string           `json:"model"`
 	Error   jsontext.Value   `json:"error"`
@@ -18,6 +15,7 @@ type chatAnswer struct {
 
 type chatChoice struct {
 	Index   int         `json:"index"`
+	Text    string      `json:"text"` // of completions
 	Delta   chatMessage `json:"delta"`
 	Message chatMessage `json:"message"`
 	Finish  string      `json:"finish_reason"`
@@ -35,13 +33,8 @@ type chatMessage struct {
 	} `json:"audio"`
 }
 
-func (chat) event(t *tally, data []byte) bool { return readChat(t, data) }
-
-func (chat) whole(t *tally, body []byte) bool {
-	t.ended = true
-	return readChat(t, body)
-}
-
+// readChat allows small deviations: no usage, empty choices, reasoning beside the content, calls without an index. It
+// also reads completions, and embeddings, which say nothing.
 func readChat(t *tally, data []byte) bool {
 	var a chatAnswer
 	if !decode(t, data, &a) {
@@ -51,7 +44,7 @@ func readChat(t *tally, data []byte) bool {
 	switch a.Error.Kind() {
 	case jsontext.KindInvalid:
 	case 'n':
-		t.unclear = t.unclear || t.stream // one official client takes it for a failure
+		t.doubt(t.stream) // one official client takes it for a failure
 	default:
 		t.failure(a.Error)
 	}
@@ -60,7 +53,11 @@ func readChat(t *tally, data []byte) bool {
 		if !t.stream { // clients go by the order
 			m, c.Index = c.Message, i
 		}
-		m.read(t, c.Index)
+		if t.in.Request.Dialect == OpenAIChat {
+			m.read(t, c.Index)
+		} else {
+			t.text(position{choice: c.Index, kind: KindText}, c.Text)
+		}
 		if c.Finish != "" {
 			t.stop(c.Index, c.Finish) // ends nothing: usage may follow
 		}
@@ -76,8 +73,10 @@ func (m chatMessage) read(t *tally, choice int) {
 		t.text(position{choice: choice, kind: KindReasoning}, textOf(m.Reasoning))
 	}
 	if m.Content.Kind() == '[' { // some servers answer in parts
-		var parts list[item]
-		t.unclear = !decode(t, m.Content, &parts) || t.unclear
+		var parts list[struct {
+			Text jsontext.Value `json:"text"`
+		}]
+		t.doubt(!decode(t, m.Content, &parts))
 		for i, p := range parts {
 			t.text(position{choice: choice, part: i, kind: KindText}, textOf(p.Text))
 		}
@@ -113,49 +112,11 @@ func (t *tally) streamed(choice, i int, c toolCall) position {
 		switch name, _ := c.read(); {
 		case c.ID != "" && s.block.ID != "" && idOf(t.key, c.ID) != s.block.ID:
 			at.part++
-			t.unclear = t.unclear || c.Index != nil
+			t.doubt(c.Index != nil)
 		case c.isNamed() && (c.ID == "" || s.block.ID == "" || c.Index == nil || name != s.block.Name):
 			t.unclear = true
 		}
 		break
 	}
 	return at
-}
-
-// completion reads OpenAI's completions, and embeddings, which say nothing.
-type completion struct{}
-
-type completionAnswer struct {
-	Model   string         `json:"model"`
-	Error   jsontext.Value `json:"error"`
-	Choices list[struct {
-		Index  int    `json:"index"`
-		Text   string `json:"text"`
-		Finish string `json:"finish_reason"`
-	}] `json:"choices"`
-	Usage usage `json:"usage"`
-}
-
-func (c completion) event(t *tally, data []byte) bool {
-	var a completionAnswer
-	if !decode(t, data, &a) {
-		return false
-	}
-	t.model(a.Model)
-	if a.Error != nil && a.Error.Kind() != 'n' {
-		t.failure(a.Error)
-	}
-	for _, choice := range a.Choices {
-		t.text(position{choice: choice.Index, kind: KindText}, choice.Text)
-		if choice.Finish != "" {
-			t.stop(choice.Index, choice.Finish)
-		}
-	}
-	a.Usage.declare(t.in)
-	return true
-}
-
-func (c completion) whole(t *tally, body []byte) bool {
-	t.ended = true
-	return c.event(t, body)
 }

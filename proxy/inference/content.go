@@ -3,7 +3,8 @@ package inference
 import (
 	"bytes"
 	"cmp"
-	"errors"
+	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -23,30 +24,51 @@ const (
 	KindOther     Kind = "other"     // images, files, and the work of the provider's own tools
 )
 
-// item has the members of messages, their parts and items of an input, in all dialects.
-type item struct {
-	Type       string         `json:"type"`
-	Role       string         `json:"role"`
-	Content    jsontext.Value `json:"content"`
-	Text       jsontext.Value `json:"text"`
-	Thinking   string         `json:"thinking"`
-	Refusal    string         `json:"refusal"`
-	Reasoning  string         `json:"reasoning_content"`
-	Summary    jsontext.Value `json:"summary"`
-	ID         string         `json:"id"`
-	CallID     string         `json:"call_id"`
-	ToolCallID string         `json:"tool_call_id"`
-	ToolUseID  string         `json:"tool_use_id"`
-	ToolName   jsontext.Value `json:"tool_name"`
-	Name       string         `json:"name"`
-	Arguments  jsontext.Value `json:"arguments"`
-	Input      jsontext.Value `json:"input"`
-	Output     jsontext.Value `json:"output"`
-	Result     jsontext.Value `json:"result"`
-	Tools      jsontext.Value `json:"tools"`
-	Calls      list[toolCall] `json:"tool_calls"`
-	Call       *named         `json:"function_call"`
+// fields are the members that an object may have in the APIs that give it a type. The first of them must be texts.
+type fields struct {
+	names []string
+	texts int
 }
+
+var (
+	itemFields = fields{[]string{"type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "name", "thinking",
+		"refusal", "reasoning_content", "content", "text", "summary", "tool_name", "arguments", "input", "output",
+		"result", "tools", "tool_calls", "function_call"}, 10}
+	toolFields = fields{[]string{"type", "name", "execution", "function", "custom", "environment", "tools"}, 3}
+)
+
+// form says what an item, or a part of a message, is, and which members have its text, arguments or result, and the id
+// of its call.
+type form struct {
+	kind     Kind
+	text, id string
+}
+
+var (
+	itemForms = map[string]form{
+		"function_call":           {KindCall, "arguments", "call_id"},
+		"custom_tool_call":        {KindCall, "input", "call_id"},
+		"function_call_output":    {KindResult, "output", "call_id"},
+		"custom_tool_call_output": {KindResult, "output", "call_id"},
+	}
+	partForms = map[string]form{
+		"text":           {KindText, "text", ""},
+		"input_text":     {KindText, "text", ""},
+		"output_text":    {KindText, "text", ""},
+		"summary_text":   {KindReasoning, "text", ""},
+		"reasoning_text": {KindReasoning, "text", ""},
+		"thinking":       {KindReasoning, "thinking", ""},
+		"refusal":        {KindRefusal, "refusal", ""},
+		"tool_use":       {KindCall, "input", "id"},
+		"tool_result":    {KindResult, "content", "tool_use_id"},
+	}
+	keyedForms = map[string]form{
+		"reasoningText": {KindReasoning, "text", ""},
+		"functionCall":  {KindCall, "args", "id"},
+		"toolUse":       {KindCall, "input", "toolUseId"},
+		"toolResult":    {KindResult, "content", "toolUseId"},
+	}
+)
 
 type toolCall struct {
 	Index    *int   `json:"index"`
@@ -107,211 +129,245 @@ func canonical(arguments string) string {
 	return string(v)
 }
 
-func (r *reading) content(top jsonread.Object) error {
-	said, instructions := top.Get("messages").Value, top.Get("system").Value
+func (r *reading) content(top jsonread.Object) {
 	switch r.Dialect {
 	case Gemini:
-		return r.gemini(top)
+		r.gemini(top)
 	case BedrockConverse:
-		return r.converse(top)
+		r.converse(top)
 	case OpenAIEmbeddings:
-		return r.inputs(top.Get("input").Value)
+		r.inputs(top.Get("input").Value)
 	case OpenAICompletions:
-		return errors.Join(r.inputs(top.Get("prompt").Value), r.inputs(top.Get("suffix").Value))
+		r.inputs(top.Get("prompt").Value)
+		r.inputs(top.Get("suffix").Value)
 	case OpenAIResponses:
-		said, instructions = top.Get("input").Value, top.Get("instructions").Value
-	}
-	if err := r.parts(instructions, "system"); err != nil {
-		return err
-	}
-	if r.Dialect == OpenAIResponses && (said == nil || said.Kind() == '"') {
-		return r.parts(said, "user")
-	}
-	if said == nil {
-		return malformed("it has no messages")
-	}
-	return each(said, "the list of messages", func(raw jsontext.Value) error {
-		it, err := r.item(raw, "a message", r.known.Items)
-		switch {
-		case err != nil:
-			return err
-		case r.Dialect == OpenAIResponses:
-			return r.inputItem(raw, it)
+		r.parts(top.Get("instructions").Value, "system")
+		said := top.Get("input").Value
+		if said == nil || said.Kind() == '"' {
+			r.parts(said, "user")
+		} else {
+			r.messages(said)
 		}
-		return r.message(it)
+	default:
+		r.parts(top.Get("system").Value, "system")
+		r.messages(top.Get("messages").Value)
+	}
+}
+
+func (r *reading) messages(said jsontext.Value) {
+	if said == nil {
+		r.fail(malformed("it has no messages; if it is another operation, have another rule name its path"))
+	}
+	r.each(said, "the list of messages", func(raw jsontext.Value) {
+		switch {
+		case r.keyed():
+			r.keyedMessage(raw, "")
+		case r.Dialect == OpenAIResponses:
+			r.inputItem(raw, r.item(raw, "a message", r.known.Items))
+		default:
+			r.message(r.item(raw, "a message", r.known.Items))
+		}
 	})
 }
 
 // inputs reads texts, or tokens, which are numbers.
-func (r *reading) inputs(v jsontext.Value) error {
+func (r *reading) inputs(v jsontext.Value) {
 	if v.Kind() != '[' {
-		return r.parts(v, "user")
+		r.parts(v, "user")
+		return
 	}
-	return each(v, "the input", func(raw jsontext.Value) error {
+	r.each(v, "the input", func(raw jsontext.Value) {
 		if raw.Kind() == '"' {
-			return r.parts(raw, "user")
+			r.parts(raw, "user")
+			return
 		}
 		r.other(raw, "user", "")
 		r.fetched("", raw)
-		return nil
 	})
 }
 
+func text(o jsonread.Object, name string) string {
+	s, _ := o.Get(name).Text()
+	return s
+}
+
+// typed reads an object with these fields; null has none. Servers that ignore case would act on what was not judged, so
+// another spelling of a field is refused. others are the members that are no fields.
+func (r *reading) typed(raw jsontext.Value, what string, of fields) (o, others jsonread.Object) {
+	if raw.Kind() == 'n' {
+		return nil, nil
+	}
+	o = r.object(raw, what)
+	if has, meant, found := o.OtherCase(of.names...); found {
+		r.fail(unreadable(fmt.Errorf("%w: it has the member %.60q, which some parsers take for %s", jsonread.ErrAmbiguous,
+			has, meant), what))
+	}
+	for _, m := range o {
+		i, kind := slices.Index(of.names, m.Name), m.Value.Kind()
+		if i < 0 {
+			others = append(others, m)
+		} else if i < of.texts && kind != '"' && kind != 'n' {
+			r.fail(unreadable(jsonread.ErrMalformed, what))
+		}
+	}
+	return o, others
+}
+
 // item judges unknown members too: they may make the provider fetch, unless the item only reports earlier events.
-func (r *reading) item(raw jsontext.Value, what string, known members.Classes) (it item, err error) {
-	others, err := jsonread.DecodeObject(raw, &it)
-	if err != nil || known[it.Type] == members.Past {
-		return it, unreadable(err, what)
+func (r *reading) item(raw jsontext.Value, what string, known members.Classes) jsonread.Object {
+	o, others := r.typed(raw, what, itemFields)
+	kind := text(o, "type")
+	if known[kind] == members.Past {
+		return o
 	}
 	for _, m := range others {
 		switch {
 		case members.IsSource(m.Name):
 			continue
-		case m.Name == "audio" && r.Dialect == OpenAIChat && it.Type == "": // of an earlier answer
-			if err := r.pointer(m); err != nil {
-				return it, err
-			}
+		case m.Name == "audio" && r.Dialect == OpenAIChat && kind == "": // of an earlier answer
+			r.pointer(m)
 		case m.Name == "images" && r.Dialect == OllamaChat:
-			r.other(m.Value, members.NameOf(it.Role), "")
+			r.other(m.Value, members.NameOf(text(o, "role")), "")
 		}
 		r.fetched(m.Name, m.Value)
 	}
-	return it, nil
+	return o
 }
 
-func (r *reading) message(it item) error {
-	role := members.NameOf(it.Role)
-	if it.Reasoning != "" {
-		r.add(Block{Role: role, Kind: KindReasoning}, []byte(it.Reasoning))
-	}
-	if it.Thinking != "" {
-		r.add(Block{Role: role, Kind: KindReasoning}, []byte(it.Thinking))
-	}
-	if r.Dialect != AnthropicMessages && (it.Role == "tool" || it.Role == "function") {
-		id := it.ToolCallID
+func (r *reading) message(o jsonread.Object) {
+	var calls list[toolCall]
+	var call *named
+	r.decode(o.Get("tool_calls").Value, "a message", &calls)
+	r.decode(o.Get("function_call").Value, "a message", &call)
+	by := text(o, "role")
+	role := members.NameOf(by)
+	r.said(role, KindReasoning, text(o, "reasoning_content"))
+	r.said(role, KindReasoning, text(o, "thinking"))
+	if r.Dialect != AnthropicMessages && (by == "tool" || by == "function") {
+		id := text(o, "tool_call_id")
 		if r.Dialect.namesNoCalls() {
-			id = r.answered(id, members.NameOf(textOf(it.ToolName)))
+			id = r.answered(id, members.NameOf(textOf(o.Get("tool_name").Value)))
 		}
-		return r.result(it.Content, id, role)
+		r.result(o.Get("content").Value, id, role)
+		return
 	}
-	if err := r.parts(it.Content, role); err != nil {
-		return err
+	r.parts(o.Get("content").Value, role)
+	r.said(role, KindRefusal, text(o, "refusal"))
+	if call != nil {
+		calls = append(calls, toolCall{Function: call})
 	}
-	if it.Refusal != "" {
-		r.add(Block{Role: role, Kind: KindRefusal}, []byte(it.Refusal))
-	}
-	if it.Call != nil {
-		it.Calls = append(it.Calls, toolCall{Function: it.Call})
-	}
-	for _, c := range it.Calls {
+	for _, c := range calls {
 		name, arguments := c.read()
-		if r.Dialect.namesNoCalls() {
-			r.unnamedCall(role, c.ID, name, arguments)
-			continue
-		}
 		r.call(role, c.ID, name, arguments)
 	}
-	return nil
 }
 
-func (r *reading) call(role, id, name, arguments string) {
-	r.add(Block{Role: role, Kind: KindCall, ID: idOf(r.key, id), Name: name}, []byte(canonical(arguments)))
+// said adds a text beside a message's content, if there is one.
+func (r *reading) said(role string, kind Kind, text string) {
+	if text != "" {
+		r.add(Block{Role: role, Kind: kind}, []byte(text))
+	}
 }
 
-func (r *reading) inputItem(raw jsontext.Value, it item) error {
-	role := members.NameOf(it.Role)
-	class := r.known.Items[it.Type]
+func (r *reading) inputItem(raw jsontext.Value, o jsonread.Object) {
+	kind, role := text(o, "type"), members.NameOf(text(o, "role"))
+	class := r.known.Items[kind]
 	switch {
-	case class == members.State, it.Type == "image_generation_call" && textOf(it.Result) == "": // the id replaces it
-		r.state(it.Type, it.ID)
-	case it.Type != "":
-		r.judge(class, it.Type)
-	case it.Role == "":
+	case class == members.State,
+		kind == "image_generation_call" && textOf(o.Get("result").Value) == "": // the id replaces it
+		r.state(kind, text(o, "id"))
+	case kind != "":
+		r.judge(class, kind)
+	case text(o, "role") == "":
 		r.acts(Untyped)
 	}
-	switch it.Type {
-	case "message", "":
-		return r.parts(it.Content, role)
-	case "function_call":
-		r.call("assistant", it.CallID, members.NameOf(it.Name), textOf(it.Arguments))
-	case "custom_tool_call":
-		r.call("assistant", it.CallID, members.NameOf(it.Name), textOf(it.Input))
+	switch kind {
+	case "function_call", "custom_tool_call":
+		r.form(itemForms[kind], o, "assistant")
 	case "function_call_output", "custom_tool_call_output":
-		return r.result(it.Output, it.CallID, "tool")
+		r.form(itemForms[kind], o, "tool")
+	case "message", "":
+		r.parts(o.Get("content").Value, role)
 	case "computer_call_output":
-		r.other(raw, "tool", it.CallID)
-		r.fetched("output", it.Output)
+		r.other(raw, "tool", text(o, "call_id"))
+		r.fetched("output", o.Get("output").Value)
 	case "reasoning":
-		if err := r.parts(it.Summary, "assistant"); err != nil {
-			return err
-		}
-		return r.parts(it.Content, "assistant")
+		r.parts(o.Get("summary").Value, "assistant")
+		r.parts(o.Get("content").Value, "assistant")
 	case "additional_tools", "tool_search_output":
-		return r.tools(it.Tools, "")
+		r.tools(o.Get("tools").Value, "", false)
 	default:
-		r.other(raw, role, it.CallID)
+		r.other(raw, role, text(o, "call_id"))
 	}
-	return nil
 }
 
-func (r *reading) result(v jsontext.Value, id, role string) error {
-	return r.answering(id, func() error { return r.parts(v, role) })
+func (r *reading) form(f form, o jsonread.Object, role string) {
+	from := o.Get(f.text).Value
+	switch f.kind {
+	case KindCall:
+		r.call(role, text(o, f.id), members.NameOf(text(o, "name")), textOf(from))
+	case KindResult:
+		r.result(from, text(o, f.id), role)
+	default:
+		r.add(Block{Role: role, Kind: f.kind}, unquoted(from))
+	}
 }
 
-// answering reads the content of a call's result.
-func (r *reading) answering(id string, read func() error) error {
+// call reads a call of a tool. Where the API may give calls no ids, clients make some, which no answer has.
+func (r *reading) call(role, id, name, arguments string) {
+	as, whole := id, canonical(arguments)
+	if r.Dialect.namesNoCalls() {
+		if !r.kept.Has(r.host, as) {
+			id = callID(r.key, name, whole)
+		}
+		if len(r.open) < maxBlocks {
+			r.open = append(r.open, open{id, as, name})
+		}
+	}
+	r.add(Block{Role: role, Kind: KindCall, ID: idOf(r.key, id), Name: name}, []byte(whole))
+}
+
+// result reads the content of a call's result.
+func (r *reading) result(v jsontext.Value, id, role string) {
 	if r.answers != nil {
-		return malformed("a result contains another one")
+		r.fail(malformed("a result contains another one"))
+		return
 	}
 	id = idOf(r.key, id)
 	r.answers = &id
-	defer func() { r.answers = nil }()
-	return read()
+	r.parts(v, role)
+	r.answers = nil
 }
 
-func (r *reading) parts(v jsontext.Value, role string) error {
-	switch v.Kind() {
-	case 'n', jsontext.KindInvalid:
-		return nil
-	case '"':
+func (r *reading) parts(v jsontext.Value, role string) {
+	switch {
+	case v.Kind() == 'n' || v == nil:
+	case r.keyed():
+		r.keyedParts(v, role)
+	case v.Kind() == '"':
 		r.add(Block{Role: role, Kind: KindText}, unquoted(v))
-		return nil
+	default:
+		r.each(v, "the content of a message", func(raw jsontext.Value) {
+			if raw.Kind() == '"' {
+				r.add(Block{Role: role, Kind: KindText}, unquoted(raw))
+			} else {
+				r.part(raw, r.item(raw, "a part of a message", r.known.Parts), role)
+			}
+		})
 	}
-	return each(v, "the content of a message", func(raw jsontext.Value) error {
-		if raw.Kind() == '"' {
-			r.add(Block{Role: role, Kind: KindText}, unquoted(raw))
-			return nil
-		}
-		it, err := r.item(raw, "a part of a message", r.known.Parts)
-		if err != nil {
-			return err
-		}
-		return r.part(raw, it, role)
-	})
 }
 
-func (r *reading) part(raw jsontext.Value, it item, role string) error {
-	r.judge(r.known.Parts[it.Type], cmp.Or(it.Type, Untyped))
-	switch it.Type {
-	case "text", "input_text", "output_text":
-		r.add(Block{Role: role, Kind: KindText}, unquoted(it.Text))
-	case "summary_text", "reasoning_text":
-		r.add(Block{Role: role, Kind: KindReasoning}, unquoted(it.Text))
-	case "thinking":
-		r.add(Block{Role: role, Kind: KindReasoning}, []byte(it.Thinking))
-	case "refusal":
-		r.add(Block{Role: role, Kind: KindRefusal}, []byte(it.Refusal))
-	case "tool_use":
-		r.call(role, it.ID, members.NameOf(it.Name), textOf(it.Input))
-	case "tool_result":
-		return r.result(it.Content, it.ToolUseID, role)
-	default:
-		r.other(raw, role, "")
-		if r.known.Parts[it.Type] != members.Past {
-			r.fetched("", raw)
-		}
+func (r *reading) part(raw jsontext.Value, o jsonread.Object, role string) {
+	kind := text(o, "type")
+	r.judge(r.known.Parts[kind], cmp.Or(kind, Untyped))
+	if f, known := partForms[kind]; known {
+		r.form(f, o, role)
+		return
 	}
-	return nil
+	r.other(raw, role, "")
+	if r.known.Parts[kind] != members.Past {
+		r.fetched("", raw)
+	}
 }
 
 func (r *reading) other(raw jsontext.Value, role, id string) {

@@ -1,6 +1,7 @@
 package inference
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -9,8 +10,7 @@ import (
 	"github.com/actionproof/mediator/proxy/inference/members"
 )
 
-// converse reads Amazon's Converse and ConverseStream.
-type converse struct{}
+// Amazon's Converse and ConverseStream
 
 type converseAnswer struct {
 	Output struct {
@@ -52,10 +52,8 @@ type converseEvent struct {
 
 func (c converseCall) isHosted() bool { return c.Type != "" && c.Type != "tool_use" }
 
-func (converse) event(t *tally, data []byte) bool {
-	if strings.HasPrefix(t.named, frames.Exception) {
-		t.ended = true
-		t.exception()
+func readConverseEvent(t *tally, data []byte) bool {
+	if t.exception() {
 		return true
 	}
 	var e converseEvent
@@ -72,7 +70,7 @@ func (converse) event(t *tally, data []byte) bool {
 			break
 		}
 		at := position{item: e.Index, kind: KindCall}
-		t.unclear = t.unclear || t.has(at)
+		t.doubt(t.has(at))
 		t.call(at, e.Start.Call.ID, e.Start.Call.Name, "")
 	case "contentBlockDelta":
 		t.text(position{item: e.Index, kind: KindText}, e.Delta.Text)
@@ -89,12 +87,11 @@ func (converse) event(t *tally, data []byte) bool {
 	return true
 }
 
-func (converse) whole(t *tally, body []byte) bool {
+func readConverse(t *tally, body []byte) bool {
 	var a converseAnswer
 	if !decode(t, body, &a) {
 		return false
 	}
-	t.ended = true
 	for i, b := range a.Output.Message.Content {
 		t.text(position{item: i, kind: KindText}, b.Text)
 		t.text(position{item: i, kind: KindReasoning}, b.Reasoning.Whole.Text)
@@ -111,10 +108,13 @@ func (converse) whole(t *tally, body []byte) bool {
 	return true
 }
 
-// exception notes the failure that an event of Amazon's reports.
-func (t *tally) exception() {
-	t.failure(nil)
-	if t.in.Error == "" {
-		t.in.Error = members.NameOf(strings.TrimPrefix(t.named, frames.Exception))
+// exception notes the failure that an event of Amazon's reports, if it does.
+func (t *tally) exception() bool {
+	name, is := strings.CutPrefix(t.named, frames.Exception)
+	if is {
+		t.ended = true
+		t.failure(nil)
+		t.in.Error = cmp.Or(t.in.Error, members.NameOf(name))
 	}
+	return is
 }

@@ -6,9 +6,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// gemini has no event for the end of a stream: the last chunk of a candidate has the reason why it ended.
-type gemini struct{}
-
 type geminiAnswer struct {
 	ID         string                `json:"responseId"`
 	Model      string                `json:"modelVersion"`
@@ -41,10 +38,8 @@ type geminiPart struct {
 	} `json:"functionCall"`
 }
 
-func (gemini) event(t *tally, data []byte) bool { return readGemini(t, data) }
-
-// whole reads an answer, or the list of chunks that a stream without server-sent events is.
-func (gemini) whole(t *tally, body []byte) bool {
+// readGeminiWhole reads an answer, or the list of chunks that a stream without server-sent events is.
+func readGeminiWhole(t *tally, body []byte) bool {
 	if jsontext.Value(body).Kind() != '[' {
 		return readGemini(t, body) && (t.ended || len(t.blocks) > 0) // a count of tokens is no answer
 	}
@@ -53,6 +48,7 @@ func (gemini) whole(t *tally, body []byte) bool {
 		!slices.ContainsFunc(chunks, func(c jsontext.Value) bool { return !readGemini(t, c) })
 }
 
+// readGemini finds no event for the end of a stream: the last chunk of a candidate has the reason why it ended.
 func readGemini(t *tally, data []byte) bool {
 	var a geminiAnswer
 	if !decode(t, data, &a) {
@@ -95,10 +91,10 @@ func (p geminiPart) read(t *tally, choice int) {
 			}
 		}
 	}
-	t.unclear = t.unclear || p.Text != "" && (p.Call != nil || p.Code != nil || p.Hosted != nil) // clients take both
+	t.doubt(p.Text != "" && (p.Call != nil || p.Code != nil || p.Hosted != nil)) // clients take both
 	switch {
 	case p.Call != nil:
-		t.unclear = t.unclear || p.Call.Pieces != nil
+		t.doubt(p.Call.Pieces != nil)
 		t.call(at, p.Call.ID, p.Call.Name, textOf(p.Call.Arguments))
 	case p.Code != nil || p.Hosted != nil:
 		t.hosted++

@@ -52,11 +52,11 @@ func (r *reading) judge(class members.Class, name string) {
 	}
 }
 
-func (r *reading) member(known members.Classes, m jsonread.Member) error {
+func (r *reading) member(known members.Classes, m jsonread.Member) {
 	switch class := known[m.Name]; {
 	case class.Passes() || jsonread.IsUnset(m.Value):
 	case class == members.State:
-		return r.pointer(m)
+		r.pointer(m)
 	case class == members.Unknown && r.rule.AllowUnknown && hostedName.MatchString(m.Name) &&
 		!r.known.Near(m.Name) && len(r.Unknown) < maxUnknown:
 		r.Unknown = append(r.Unknown, m.Name)
@@ -64,26 +64,19 @@ func (r *reading) member(known members.Classes, m jsonread.Member) error {
 	default:
 		r.judge(class, m.Name)
 	}
-	return nil
 }
 
 // pointer judges a member that is an id, or has one.
-func (r *reading) pointer(m jsonread.Member) error {
+func (r *reading) pointer(m jsonread.Member) {
 	id, ok := m.Text()
 	switch {
-	case ok:
+	case !ok && jsonread.IsUnset(m.Value):
+		return
+	case ok || m.Value.Kind() != '{':
 		r.state(m.Name, id)
-		return nil
-	case jsonread.IsUnset(m.Value):
-		return nil
-	case m.Value.Kind() != '{':
-		r.state(m.Name, "")
-		return nil
+		return
 	}
-	o, err := r.object(m.Value, m.Name)
-	if err != nil {
-		return err
-	}
+	o := r.object(m.Value, m.Name)
 	made, _ := o.Get("type").Text()
 	for _, has := range o {
 		text, isText := has.Text()
@@ -100,30 +93,29 @@ func (r *reading) pointer(m jsonread.Member) error {
 	if m.Name != "thread" || made != "create" || id != "" {
 		r.state(m.Name, id)
 	}
-	return nil
 }
 
 // object reads an object of which each member is judged. Google's parsers take both spellings of a name, snake_case and
 // camelCase, so only the latter is left.
-func (r *reading) object(raw jsontext.Value, what string) (jsonread.Object, error) {
+func (r *reading) object(raw jsontext.Value, what string) jsonread.Object {
 	o, err := jsonread.Lenient(raw, 1)
 	if err != nil {
-		return nil, malformed("%s does not have the form that the API defines", what)
+		r.fail(unreadable(jsonread.ErrMalformed, what))
 	}
-	return o, r.spell(o)
+	r.spell(o)
+	return o
 }
 
-func (r *reading) spell(o jsonread.Object) error {
+func (r *reading) spell(o jsonread.Object) {
 	if r.Dialect != Gemini {
-		return nil
+		return
 	}
 	seen := make(map[string]bool, len(o))
 	for i, m := range o {
 		name := members.CamelCase(m.Name)
 		if seen[name] {
-			return refusal.New("message_ambiguous", "the request has the member %.60q twice, in two spellings", name)
+			r.fail(refusal.New("message_ambiguous", "the request has the member %.60q twice, in two spellings", name))
 		}
 		o[i].Name, seen[name] = name, true
 	}
-	return nil
 }

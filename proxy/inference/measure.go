@@ -2,9 +2,7 @@ package inference
 
 import (
 	"bytes"
-	"crypto/hmac"
 	"crypto/sha256"
-	"hash"
 	"hash/maphash"
 	"io"
 	"strings"
@@ -111,27 +109,9 @@ func (w *wordCount) add(text string) {
 	}
 }
 
-func wordsOf(text string) int {
-	var w wordCount
-	w.add(text)
-	return w.n
-}
-
-func newTransportMAC(key []byte) hash.Hash {
-	mac := hmac.New(sha256.New, key)
-	mac.Write([]byte("transport\x00"))
-	return mac
-}
-
 func (t *tally) carried(p []byte) {
 	if t.transport != nil {
 		t.transport.Write(p)
-	}
-}
-
-func (t *tally) keep(text string) {
-	if more := t.wanted - len(t.in.Sample); more > 0 {
-		t.in.Sample = append(t.in.Sample, text[:min(len(text), more)]...)
 	}
 }
 

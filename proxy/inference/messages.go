@@ -2,15 +2,11 @@ package inference
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/actionproof/mediator/proxy/frames"
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
-
-type messages struct{}
 
 type messageEvent struct {
 	Type    string         `json:"type"`
@@ -55,7 +51,7 @@ type messageBlock struct {
 	Input    jsontext.Value `json:"input"`
 }
 
-func (messages) event(t *tally, data []byte) bool {
+func readMessageEvent(t *tally, data []byte) bool {
 	wrapped := t.named == "chunk"
 	if wrapped {
 		var c struct { // Amazon's InvokeModelWithResponseStream
@@ -68,26 +64,24 @@ func (messages) event(t *tally, data []byte) bool {
 	}
 	var e messageEvent
 	switch {
-	case strings.HasPrefix(t.named, frames.Exception):
-		t.ended = true
-		t.exception()
+	case t.exception():
 		return true
 	case !decode(t, data, &e):
 		return false
 	case wrapped:
 		t.named = e.Type
 	}
-	t.unclear = t.unclear || t.named != e.Type // clients go by one or the other
+	t.doubt(t.named != e.Type) // clients go by one or the other
 	switch e.Type {
 	case "message_start":
 		t.model(e.Message.Model)
 		t.made(e.Message.ID)
 		t.made(e.Message.Container.ID)
 		e.Message.Usage.declare(t.in)
-		t.unclear = t.unclear || len(e.Message.Content) > 0 // some clients take it for more blocks
+		t.doubt(len(e.Message.Content) > 0) // some clients take it for more blocks
 	case "content_block_start":
 		// clients take a second one of the same number for another block
-		t.unclear = t.unclear || slices.ContainsFunc(t.blocks, func(s *said) bool { return s.at.item == e.Index })
+		t.doubt(slices.ContainsFunc(t.blocks, func(s *said) bool { return s.at.item == e.Index }))
 		e.Block.read(t, e.Index)
 	case "content_block_delta":
 		switch e.Delta.Type {
@@ -113,12 +107,11 @@ func (messages) event(t *tally, data []byte) bool {
 	return true
 }
 
-func (messages) whole(t *tally, body []byte) bool {
+func readMessage(t *tally, body []byte) bool {
 	var m message
 	if !decode(t, body, &m) {
 		return false
 	}
-	t.ended = true
 	if m.Type == "error" {
 		t.failure(m.Error)
 		return true
@@ -143,7 +136,7 @@ func (b messageBlock) read(t *tally, i int) {
 	case "tool_use":
 		input := textOf(b.Input)
 		if t.stream { // an empty object here; the members follow in pieces, which some clients take instead
-			t.unclear = t.unclear || canonical(input) != "{}"
+			t.doubt(canonical(input) != "{}")
 			input = ""
 		}
 		t.call(position{item: i}, b.ID, b.Name, input)

@@ -50,7 +50,7 @@ type Options struct {
 
 // Observer times a call, and is an [io.Writer] that reads the answer as the client gets it. Write only copies: a reader
 // in another goroutine follows a stream while there is enough to read. Other answers are read at the end. One goroutine
-// calls all methods. A nil Observer ignores Prepare and Begin.
+// calls all methods.
 type Observer struct {
 	o Options
 
@@ -78,7 +78,6 @@ type Observer struct {
 	release func()
 	event   func(sse.Event) // made once, because the framing could keep it
 	failed  string          // the event being read
-	answer  answer
 }
 
 type piece struct {
@@ -92,21 +91,17 @@ func Observe(r *Request, received time.Time, o Options) *Observer {
 	if o.Go == nil {
 		o.Go = func(read func()) { go read() }
 	}
-	b := &Observer{o: o, answer: r.Dialect.answer(), charged: keptQueue,
-		in: Interaction{Request: r, Received: received}}
+	b := &Observer{o: o, charged: keptQueue, in: Interaction{Request: r, Received: received}}
 	b.idle.L = &b.mu
 	b.tally = tally{in: &b.in, key: o.Key}
 	if o.Measure != nil {
-		b.tally.measure, b.tally.wanted, b.tally.transport = o.Measure, o.Sample, newTransportMAC(o.Key)
+		b.tally.measure, b.tally.wanted, b.tally.transport = o.Measure, o.Sample, newMAC(o.Key, "transport")
 	}
 	return b
 }
 
 // Prepare asks for an unencoded answer, and notes when the head is written.
 func (b *Observer) Prepare(out *http.Request) *http.Request {
-	if b == nil {
-		return out
-	}
 	out.Header.Set("Accept-Encoding", "identity") // other encodings could not be followed
 	return out.WithContext(httptrace.WithClientTrace(out.Context(), &httptrace.ClientTrace{WroteHeaders: func() {
 		b.mu.Lock()
@@ -119,9 +114,6 @@ func (b *Observer) Request() *Request { return b.in.Request }
 
 // Begin follows the body of resp as it is read.
 func (b *Observer) Begin(resp *http.Response) {
-	if b == nil {
-		return
-	}
 	b.head(resp.StatusCode, resp.Header)
 	b.release = b.in.Request.kept.Reading(b.catchUp)
 	body.Watch(resp, b)
@@ -169,7 +161,7 @@ func (b *Observer) head(status int, header http.Header) {
 		b.lose(ReasonType)
 	}
 	b.event = func(e sse.Event) {
-		if b.failed == ReasonNone && !readEvent(b.answer, &b.tally, e) {
+		if b.failed == ReasonNone && !b.tally.readEvent(e) {
 			b.failed = ReasonFormat
 		}
 	}
@@ -280,7 +272,7 @@ func (b *Observer) read(queue []byte, pieces []piece) (reason string, took int) 
 	for _, p := range pieces {
 		b.tally.now = p
 		b.events.Write(queue[:p.size], b.event)
-		b.tally.unclear = b.tally.unclear || b.events.Odd()
+		b.tally.doubt(b.events.Odd())
 		queue = queue[p.size:]
 		if b.events.Over() {
 			b.failed = ReasonTooLarge
@@ -333,7 +325,7 @@ func (b *Observer) Interaction() Interaction {
 		rest := b.events.End()
 		odd = b.events.Odd() || jsontext.Value(rest).IsValid() || len(rest) > 0 && b.in.Request.Dialect == Gemini
 	}
-	b.tally.unclear = b.tally.unclear || odd
+	b.tally.doubt(odd)
 	unmarked := b.in.Request.Dialect == Gemini || b.in.Request.Dialect == BedrockConverse // more may follow the end
 	b.tally.ended = b.tally.ended && !b.broken && (!unmarked || b.whole && !odd)
 	b.tally.conclude(b.lost)
@@ -379,7 +371,7 @@ func (b *Observer) readHeld() (reason string) {
 	switch {
 	case b.json && !b.whole:
 		return ReasonNone // half a JSON text says nothing
-	case b.json && !readWhole(b.answer, &b.tally, body):
+	case b.json && !b.tally.readWhole(body):
 		return ReasonFormat
 	case b.json:
 		return ReasonNone

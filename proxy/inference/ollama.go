@@ -1,11 +1,6 @@
 package inference
 
-import (
-	"github.com/go-json-experiment/json/jsontext"
-)
-
-// ollama sends the same object whole, or in pieces.
-type ollama struct{}
+import "github.com/go-json-experiment/json/jsontext"
 
 type ollamaAnswer struct {
 	Model   string         `json:"model"`
@@ -21,9 +16,8 @@ type ollamaAnswer struct {
 	Output *int64 `json:"eval_count"`
 }
 
-func (o ollama) event(t *tally, data []byte) bool { return o.whole(t, data) }
-
-func (ollama) whole(t *tally, body []byte) bool {
+// readOllama reads the same object whole, or in pieces.
+func readOllama(t *tally, body []byte) bool {
 	var a ollamaAnswer
 	if !decode(t, body, &a) {
 		return false

@@ -77,8 +77,9 @@ func Read(rule Rule, c Call) (*Request, error) {
 	}
 	r := reading{Request: &Request{Dialect: rule.Dialect, host: c.Host, kept: c.Kept}, rule: rule, known: known,
 		key: c.Key, measure: c.Measure}
-	if err := r.members(top); err != nil {
-		return nil, err
+	r.members(top)
+	if r.err != nil {
+		return nil, r.err
 	}
 	if model, ok := members.ModelInPath(c.Path); ok {
 		r.Model = members.NameOf(model)
@@ -101,53 +102,61 @@ type reading struct {
 	measure *Measure // may be nil
 	answers *string  // the id of the call whose result is being read
 	open    []open
+	err     error // the first; nothing that is read after it counts
 }
 
-func (r *reading) members(top jsonread.Object) error {
-	if err := r.spell(top); err != nil {
-		return err
+func (r *reading) fail(err error) { r.err = cmp.Or(r.err, err) }
+
+// unreadable is the refusal for a part of a request that package jsonread did not read.
+func unreadable(err error, what string) error {
+	switch {
+	case errors.Is(err, jsonread.ErrAmbiguous):
+		return refusal.New("message_ambiguous", "%s in the request to the model: %w", what, err)
+	case errors.Is(err, jsonread.ErrMalformed):
+		return malformed("%s does not have the form that the API defines", what)
 	}
+	return err
+}
+
+// each reads the values of a list, if there is one, up to the first error.
+func (r *reading) each(list jsontext.Value, what string, read func(jsontext.Value)) {
+	if list == nil {
+		return
+	}
+	r.fail(unreadable(jsonread.Each(list, func(raw jsontext.Value) error {
+		read(raw)
+		return r.err
+	}), what))
+}
+
+// decode reads a value, if there is one.
+func (r *reading) decode(raw jsontext.Value, what string, to any) {
+	if raw != nil {
+		r.fail(unreadable(jsonread.Decode(raw, to), what))
+	}
+}
+
+func (r *reading) members(top jsonread.Object) {
+	r.spell(top)
 	for _, m := range top {
-		if err := r.member(r.known.Request, m); err != nil {
-			return err
-		}
+		r.member(r.known.Request, m)
 	}
 	var model string
-	if raw := top.Get("model").Value; raw != nil {
-		if err := jsonread.Decode(raw, &model); err != nil {
-			return unreadable(err, "model")
-		}
-	}
+	r.decode(top.Get("model").Value, "model", &model)
 	r.Model = members.NameOf(model)
 	r.judgeModel(model)
-	if all := top.Get("models").Value; all != nil { // OpenRouter may take any
-		if err := each(all, "models", func(raw jsontext.Value) error {
-			err := jsonread.Decode(raw, &model)
-			r.judgeModel(model)
-			return err
-		}); err != nil {
-			return err
-		}
-	}
+	r.each(top.Get("models").Value, "models", func(raw jsontext.Value) { // OpenRouter may take any
+		r.decode(raw, "models", &model)
+		r.judgeModel(model)
+	})
 	r.Stream = r.Dialect == OllamaChat // unless it says otherwise
-	if raw := top.Get("stream").Value; raw != nil {
-		if err := jsonread.Decode(raw, &r.Stream); err != nil {
-			return unreadable(err, "stream")
-		}
-	}
+	r.decode(top.Get("stream").Value, "stream", &r.Stream)
 	if r.Dialect != Gemini && r.Dialect != BedrockConverse {
-		if err := r.tools(top.Get("tools").Value, ""); err != nil {
-			return err
-		}
-		if err := r.tools(top.Get("functions").Value, "function"); err != nil { // the predecessor of tools
-			return err
-		}
+		r.tools(top.Get("tools").Value, "", false)
+		r.tools(top.Get("functions").Value, "function", false) // the predecessor of tools
 	}
-	if err := r.content(top); err != nil {
-		return err
-	}
+	r.content(top)
 	r.Asked = slices.Clone(r.Asked[max(0, len(r.Asked)-maxBlocks):])
-	return nil
 }
 
 func (r *reading) judgeModel(name string) {
@@ -159,77 +168,47 @@ func (r *reading) judgeModel(name string) {
 	}
 }
 
-type tool struct {
-	Type        string         `json:"type"`
-	Name        string         `json:"name"`
-	Function    named          `json:"function"`
-	Custom      named          `json:"custom"`
-	Environment jsontext.Value `json:"environment"`
-	Execution   string         `json:"execution"`
-	Tools       jsontext.Value `json:"tools"`
-
-	runsIn string // the environment's type
-}
-
-type environment struct {
-	Type string `json:"type"`
-}
-
-// runsHere reports whether a tool that the provider runs by default is run by the agent.
-func (t tool) runsHere(d Dialect) bool {
-	return d == OpenAIResponses &&
-		(t.Type == "shell" && t.runsIn == "local" || t.Type == "tool_search" && t.Execution == "client")
-}
-
 // tools judges a list of tools; those without a type have the type untyped.
-func (r *reading) tools(raw jsontext.Value, untyped string) error {
-	if raw == nil {
-		return nil
-	}
-	return each(raw, "the list of tools", func(raw jsontext.Value) error {
-		t, err := readTool(raw)
-		if err != nil {
-			return err
+func (r *reading) tools(raw jsontext.Value, untyped string, inNamespace bool) {
+	r.each(raw, "the list of tools", func(raw jsontext.Value) {
+		t, _ := r.typed(raw, "a tool", toolFields)
+		within, kind := t.Get("tools").Value, cmp.Or(text(t, "type"), untyped)
+		switch {
+		case r.Dialect != OpenAIResponses || kind != "namespace":
+			r.judgeTool(t, kind)
+		case inNamespace:
+			r.acts(kind)
+		case within == nil:
+			r.fail(unreadable(jsonread.ErrMalformed, "a namespace of tools"))
+		default:
+			r.tools(within, untyped, true)
 		}
-		if r.Dialect != OpenAIResponses || t.Type != "namespace" {
-			r.judgeTool(t, untyped)
-			return nil
-		}
-		return each(t.Tools, "a namespace of tools", func(raw jsontext.Value) error {
-			t, err := readTool(raw)
-			switch {
-			case err != nil:
-				return err
-			case t.Type == "namespace":
-				r.acts(t.Type)
-			default:
-				r.judgeTool(t, untyped)
-			}
-			return nil
-		})
 	})
 }
 
-func readTool(raw jsontext.Value) (t tool, err error) {
-	if _, err = jsonread.DecodeObject(raw, &t); err != nil || t.Environment == nil {
-		return t, unreadable(err, "a tool")
-	}
-	var e environment
-	_, err = jsonread.DecodeObject(t.Environment, &e)
-	t.runsIn = e.Type
-	return t, unreadable(err, "the environment of a tool")
-}
-
-func (r *reading) judgeTool(t tool, untyped string) {
-	t.Type = cmp.Or(t.Type, untyped)
-	switch class := r.known.Tools[t.Type]; {
-	case class == members.Content || t.runsHere(r.Dialect) || t.Type == "" && r.Dialect == AnthropicMessages:
-		r.tool(t.Name, t.Function.Name, t.Custom.Name, t.Type)
-	case t.Type == "":
+func (r *reading) judgeTool(t jsonread.Object, kind string) {
+	runsIn := r.inTool(t, "environment", "type")
+	// The provider runs these by default, but here the agent does.
+	runsHere := r.Dialect == OpenAIResponses &&
+		(kind == "shell" && runsIn == "local" || kind == "tool_search" && text(t, "execution") == "client")
+	switch class := r.known.Tools[kind]; {
+	case class == members.Content || runsHere || kind == "" && r.Dialect == AnthropicMessages:
+		r.tool(text(t, "name"), r.inTool(t, "function", "name"), r.inTool(t, "custom", "name"), kind)
+	case kind == "":
 		r.acts(Untyped)
 	default:
-		r.judge(class, t.Type)
+		r.judge(class, kind)
 	}
+}
+
+// inTool returns a text of a tool's member that is an object.
+func (r *reading) inTool(t jsonread.Object, member, name string) string {
+	raw := t.Get(member).Value
+	if raw == nil {
+		return ""
+	}
+	o, _ := r.typed(raw, "a tool", fields{[]string{name}, 1})
+	return text(o, name)
 }
 
 // tool notes the first of names that is a name.
@@ -252,7 +231,9 @@ func (r *reading) add(b Block, text []byte) {
 	b.Size = len(text)
 	b.Hash = hashOf(r.key, b.Kind, text)
 	if r.measure != nil && !r.measure.Known(b) {
-		b.Measured = &Measured{Words: wordsOf(string(text))}
+		var words wordCount
+		words.add(string(text))
+		b.Measured = &Measured{Words: words.n}
 		if b.Kind == KindResult {
 			b.Measured.Values = r.measure.ValuesOf(string(text))
 		}
@@ -265,19 +246,23 @@ func (r *reading) add(b Block, text []byte) {
 }
 
 func hashOf(key []byte, k Kind, text []byte) (h [sha256.Size]byte) {
-	mac := newMAC(key, k)
+	mac := newMAC(key, k.domain())
 	mac.Write(text)
 	mac.Sum(h[:0])
 	return h
 }
 
-func newMAC(key []byte, k Kind) hash.Hash {
-	mac := hmac.New(sha256.New, key)
+func (k Kind) domain() string {
 	if k == KindCall {
-		mac.Write([]byte("arguments\x00"))
-	} else {
-		mac.Write([]byte("text\x00"))
+		return "arguments"
 	}
+	return "text"
+}
+
+// newMAC has a domain for each use of the key.
+func newMAC(key []byte, domain string) hash.Hash {
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(domain + "\x00"))
 	return mac
 }
 
@@ -288,21 +273,6 @@ func idOf(key []byte, id string) string {
 	}
 	hash := hashOf(key, KindOther, []byte(id))
 	return hex.EncodeToString(hash[:])
-}
-
-// unreadable is the refusal for a part of a request that package jsonread did not read.
-func unreadable(err error, what string) error {
-	switch {
-	case errors.Is(err, jsonread.ErrAmbiguous):
-		return refusal.New("message_ambiguous", "%s in the request to the model: %w", what, err)
-	case errors.Is(err, jsonread.ErrMalformed):
-		return malformed("%s does not have the form that the API defines", what)
-	}
-	return err
-}
-
-func each(raw jsontext.Value, what string, do func(jsontext.Value) error) error {
-	return unreadable(jsonread.Each(raw, do), what)
 }
 
 type list[T any] = jsonread.List[T]

@@ -11,8 +11,6 @@ import (
 	"github.com/actionproof/mediator/proxy/inference/members"
 )
 
-type responses struct{}
-
 type responseEvent struct {
 	Type     string         `json:"type"`
 	Delta    string         `json:"delta"`
@@ -61,7 +59,7 @@ type responsePart struct {
 var hostedItems = []string{"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call",
 	"mcp_call", "program"}
 
-func (responses) event(t *tally, data []byte) bool {
+func readResponseEvent(t *tally, data []byte) bool {
 	var e responseEvent
 	if !decode(t, data, &e) {
 		return false
@@ -102,12 +100,11 @@ func (responses) event(t *tally, data []byte) bool {
 	return true
 }
 
-func (responses) whole(t *tally, body []byte) bool {
+func readResponse(t *tally, body []byte) bool {
 	var r response
 	if !decode(t, body, &r) {
 		return false
 	}
-	t.ended = true
 	for i, o := range r.Output {
 		o.begin(t, i)
 		o.end(t, i)
@@ -129,27 +126,27 @@ func (o responseItem) begin(t *tally, i int) {
 	if slices.Contains(hostedItems, o.Type) {
 		t.hosted++
 	}
-	t.unclear = t.unclear || o.isUncounted()
+	t.doubt(o.isUncounted())
 	if o.isCall() {
-		t.unclear = t.unclear || t.has(position{item: i, kind: KindCall}) // of the same number: clients differ
+		t.doubt(t.has(position{item: i, kind: KindCall})) // of the same number: clients differ
 		t.call(position{item: i}, o.CallID, o.Name, "")
 	}
 }
 
 func (o responseItem) end(t *tally, i int) {
 	t.made(o.ID)
-	t.unclear = t.unclear || o.isUncounted()
+	t.doubt(o.isUncounted())
 	if o.isCall() {
 		s := t.find(position{item: i, kind: KindCall})
 		if s == nil {
 			return
 		}
-		t.unclear = t.unclear || s.done || s.block.ID != "" && s.block.ID != idOf(t.key, o.CallID)
+		t.doubt(s.done || s.block.ID != "" && s.block.ID != idOf(t.key, o.CallID))
 		s.done = true
 		if s.block.Size == 0 {
 			t.call(s.at, o.CallID, o.Name, o.given())
 		}
-		t.unclear = t.unclear || o.differs(s)
+		t.doubt(o.differs(s))
 		return
 	}
 	for j, p := range o.Content {
@@ -194,7 +191,7 @@ func (r response) repeats(t *tally) {
 		switch s.at.kind {
 		case KindCall:
 			streamed[s.block.ID]++
-			t.unclear = t.unclear || !s.done
+			t.doubt(!s.done)
 		case KindText, KindRefusal:
 			streamed[string(s.mac.Sum(nil))]++
 		}
@@ -203,12 +200,12 @@ func (r response) repeats(t *tally) {
 		return
 	}
 	for _, o := range r.Output {
-		t.unclear = t.unclear || o.isUncounted()
+		t.doubt(o.isUncounted())
 		if o.isCall() {
 			id := idOf(t.key, o.CallID)
 			whole[id]++
 			i := slices.IndexFunc(t.blocks, func(s *said) bool { return s.at.kind == KindCall && s.block.ID == id })
-			t.unclear = t.unclear || i >= 0 && o.differs(t.blocks[i])
+			t.doubt(i >= 0 && o.differs(t.blocks[i]))
 		}
 		for _, p := range o.Content {
 			if text := p.Text + p.Refusal; text != "" && p.Type != "reasoning_text" {
@@ -217,7 +214,7 @@ func (r response) repeats(t *tally) {
 			}
 		}
 	}
-	t.unclear = t.unclear || !maps.Equal(streamed, whole)
+	t.doubt(!maps.Equal(streamed, whole))
 }
 
 func (r response) end(t *tally) {

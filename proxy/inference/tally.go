@@ -28,29 +28,25 @@ const (
 // bytesPerToken is for estimates. English text has about 4.
 const bytesPerToken = 4
 
-type answer interface {
-	// of a stream; reports whether it is valid
-	event(t *tally, data []byte) bool
-	// an answer that is no stream
-	whole(t *tally, body []byte) bool
+// reader reads an API's answers: an event of a stream, or an answer that is no stream. Both functions report whether
+// the text follows the API.
+type reader struct {
+	event, whole func(t *tally, data []byte) bool
+	// unended: an answer that is no stream may say that it goes on.
+	unended bool
+	// done: the event [DONE] is the end of a stream.
+	done bool
 }
 
-func (d Dialect) answer() answer {
-	switch d {
-	case OpenAIChat:
-		return chat{}
-	case OpenAIResponses:
-		return responses{}
-	case OpenAIEmbeddings, OpenAICompletions:
-		return completion{}
-	case Gemini:
-		return gemini{}
-	case BedrockConverse:
-		return converse{}
-	case OllamaChat:
-		return ollama{}
-	}
-	return messages{}
+var readers = map[Dialect]reader{
+	OpenAIChat:        {event: readChat, whole: readChat, done: true},
+	OpenAICompletions: {event: readChat, whole: readChat, done: true},
+	OpenAIEmbeddings:  {event: readChat, whole: readChat, done: true},
+	OpenAIResponses:   {event: readResponseEvent, whole: readResponse},
+	AnthropicMessages: {event: readMessageEvent, whole: readMessage},
+	Gemini:            {event: readGemini, whole: readGeminiWhole, unended: true},
+	BedrockConverse:   {event: readConverseEvent, whole: readConverse},
+	OllamaChat:        {event: readOllama, whole: readOllama, unended: true},
 }
 
 type position struct {
@@ -93,24 +89,29 @@ type tally struct {
 	wanted    int       // bytes of the sample
 }
 
-func readEvent(by answer, t *tally, e sse.Event) bool {
+func (t *tally) doubt(is bool) { t.unclear = t.unclear || is }
+
+func (t *tally) readEvent(e sse.Event) bool {
+	dialect := t.in.Request.Dialect
 	switch {
 	case len(e.Data) == 0:
-		t.unclear = t.unclear || e.ID == "" // official clients take an empty text for malformed JSON
+		t.doubt(e.ID == "") // official clients take an empty text for malformed JSON
 		return true
 	case bytes.HasPrefix(e.Data, []byte("[DONE]")): // compatible servers send it in every API
-		t.closed, t.ended = true, t.ended || by == chat{} || by == completion{}
+		t.closed, t.ended = true, t.ended || readers[dialect].done
 		return true
 	case t.closed:
 		t.unclear = true
 		return true
 	}
 	t.named = e.Type
-	t.unclear = t.unclear || strings.HasPrefix(e.Type, "thread.") || // official clients wrap its data
-		by == gemini{} && (e.Type+e.ID+e.Retry != "" || bytes.IndexByte(e.Data, '\n') >= 0) // drop it, or fail
+	t.doubt(strings.HasPrefix(e.Type, "thread.")) // official clients wrap its data
+	if dialect == Gemini {
+		t.doubt(e.Type+e.ID+e.Retry != "" || bytes.IndexByte(e.Data, '\n') >= 0) // they drop it, or fail
+	}
 	ended, blocks := t.ended, len(t.blocks)
-	ok := jsontext.Value(e.Data).Kind() == '{' && !jsonread.Exceeds(e.Data) && by.event(t, e.Data)
-	t.unclear = t.unclear || ended && (t.event > 0 || len(t.blocks) > blocks)
+	ok := jsontext.Value(e.Data).Kind() == '{' && !jsonread.Exceeds(e.Data) && readers[dialect].event(t, e.Data)
+	t.doubt(ended && (t.event > 0 || len(t.blocks) > blocks))
 	t.endEvent()
 	return ok
 }
@@ -123,11 +124,13 @@ func decode[T any](t *tally, data []byte, to *T) bool {
 	}
 	var other T
 	err := json2.Unmarshal(data, &other, json2.MatchCaseInsensitiveNames(true))
-	t.unclear = t.unclear || err != nil || !reflect.DeepEqual(*to, other)
+	t.doubt(err != nil || !reflect.DeepEqual(*to, other))
 	return true
 }
 
-func readWhole(by answer, t *tally, body []byte) bool {
+func (t *tally) readWhole(body []byte) bool {
+	by := readers[t.in.Request.Dialect]
+	t.ended = !by.unended
 	ok := !jsonread.Exceeds(body) && by.whole(t, body)
 	t.endEvent()
 	return ok
@@ -138,7 +141,7 @@ func readWhole(by answer, t *tally, body []byte) bool {
 func ReadAnswer(r *Request, body, key []byte, said func(k Kind, text string)) (in Interaction, ok bool) {
 	in.Request = r
 	t := tally{in: &in, key: key, said: said}
-	ok = readWhole(r.Dialect.answer(), &t, body)
+	ok = t.readWhole(body)
 	t.conclude(ReasonNone)
 	return in, ok
 }
@@ -156,7 +159,7 @@ func (t *tally) find(at position) *said {
 	}
 	s := &said{at: at, block: Block{Kind: at.kind}}
 	if at.kind != KindCall {
-		s.mac = newMAC(t.key, at.kind)
+		s.mac = newMAC(t.key, at.kind.domain())
 	}
 	t.blocks = append(t.blocks, s)
 	return s
@@ -175,8 +178,8 @@ func (t *tally) text(at position, text string) {
 		s.mac.Write([]byte(text))
 		if t.measure != nil {
 			s.words.add(text)
-			if at.choice == 0 { // a stream mixes the pieces of several choices
-				t.keep(text)
+			if more := t.wanted - len(t.in.Sample); at.choice == 0 && more > 0 { // a stream mixes those of several choices
+				t.in.Sample = append(t.in.Sample, text[:min(len(text), more)]...)
 			}
 		}
 	}

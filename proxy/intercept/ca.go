@@ -5,13 +5,13 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/big"
 	"net"
 	"net/netip"
@@ -96,27 +96,12 @@ func CreateCA(dir string, o CAOptions) (*CA, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("intercept: CA directory: %w", err)
 	}
-	err = writeNew(filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	err = files.WriteNew(filepath.Join(dir, caKeyFile), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
 		0o600)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = files.WriteNew(filepath.Join(dir, caCertFile), ca.CertificatePEM(), 0o644)
 	}
-	return ca, writeNew(filepath.Join(dir, caCertFile), ca.CertificatePEM(), 0o644)
-}
-
-func writeNew(path string, data []byte, mode os.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("intercept: the directory already has a CA; move it away first: %w", err)
-	}
-	if err != nil {
-		return fmt.Errorf("intercept: CA file: %w", err)
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("intercept: CA file: %w", err)
-	}
-	return nil
+	return ca, err
 }
 
 // ErrCANotValid refuses a CA outside its certificate's time.
@@ -127,36 +112,26 @@ var ErrCANotValid = errors.New("intercept: the CA's certificate is not valid now
 func LoadCA(dir string, now time.Time) (*CA, error) {
 	keyPath := filepath.Join(dir, caKeyFile)
 	info, err := os.Stat(keyPath)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("the key %s has mode %#o: others may read it; make a new CA and keep it at 0600", keyPath,
+			info.Mode().Perm())
+	}
+	keyPEM, unread := files.Read(keyPath)
+	certPEM, missing := files.Read(filepath.Join(dir, caCertFile))
+	if err = cmp.Or(err, unread, missing); err != nil {
+		return nil, fmt.Errorf("intercept: CA: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM) // its errors quote no key
 	if err != nil {
-		return nil, fmt.Errorf("intercept: CA key: %w", err)
+		return nil, fmt.Errorf("intercept: the CA in %s: %w", dir, err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("intercept: CA key %s has mode %#o: others may read it; make a new CA "+
-			"and keep it at 0600", keyPath, info.Mode().Perm())
-	}
-	keyDER, err := readPEM(keyPath, "PRIVATE KEY")
-	if err != nil {
-		return nil, err
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(keyDER)
-	if err != nil {
-		return nil, errors.New("intercept: CA key cannot be read") // the cause might quote the key
-	}
-	key, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok || key.Curve != elliptic.P256() {
-		return nil, errors.New("intercept: CA key is not ECDSA P-256")
-	}
-	certDER, err := readPEM(filepath.Join(dir, caCertFile), "CERTIFICATE")
-	if err != nil {
-		return nil, err
-	}
-	cert, err := x509.ParseCertificate(certDER)
-	if err != nil {
-		return nil, fmt.Errorf("intercept: CA certificate: %w", err)
-	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	cert := pair.Leaf
 	switch {
-	case !key.PublicKey.Equal(cert.PublicKey):
-		return nil, errors.New("intercept: the CA's certificate belongs to another key")
+	case !ok || key.Curve != elliptic.P256():
+		return nil, errors.New("intercept: CA key is not ECDSA P-256")
+	case len(pair.Certificate) != 1:
+		return nil, errors.New("intercept: the CA's file has more than one certificate")
 	case !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0:
 		return nil, errors.New("intercept: the CA's certificate may not sign")
 	case now.Before(cert.NotBefore) || !now.Before(cert.NotAfter):
@@ -164,18 +139,6 @@ func LoadCA(dir string, now time.Time) (*CA, error) {
 			cert.NotAfter.Format(time.RFC3339))
 	}
 	return &CA{cert: cert, key: key}, nil
-}
-
-func readPEM(path, kind string) ([]byte, error) {
-	data, err := files.Read(path)
-	if err != nil {
-		return nil, fmt.Errorf("intercept: CA file: %w", err)
-	}
-	block, rest := pem.Decode(data)
-	if block == nil || block.Type != kind || len(strings.TrimSpace(string(rest))) > 0 {
-		return nil, fmt.Errorf("intercept: CA file %s is not exactly one PEM block %s", path, kind)
-	}
-	return block.Bytes, nil
 }
 
 // CertificatePEM returns the certificate for clients to trust.

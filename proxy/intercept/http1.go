@@ -153,7 +153,7 @@ func (r *http1Reader) judge() (bool, error) {
 		}
 		line, crlf := bytes.CutSuffix(r.buf[r.judged:r.judged+n], []byte("\r"))
 		if !crlf {
-			return false, r.malformed("a line ends without CR")
+			return false, refusal.New("request_malformed", "the request is malformed: a line ends without CR")
 		}
 		r.judged, r.lines = r.judged+n+1, r.lines+1
 		follows, whole, err := r.line(string(line))
@@ -201,16 +201,6 @@ func (r *http1Reader) line(line string) (follows int64, whole bool, err error) {
 	}
 }
 
-func (r *http1Reader) malformed(why string) error {
-	switch r.part {
-	case partRequest:
-		return refusal.New("request_malformed", "the request line is not HTTP/1.1: %s", why)
-	case partChunk:
-		return refusal.New("request_malformed", "a chunk of the body is malformed: %s", why)
-	}
-	return refusal.New("request_malformed", "the header is malformed: %s", why)
-}
-
 func (r *http1Reader) header(line string) error {
 	name, value, err := field(line)
 	if err != nil {
@@ -229,7 +219,9 @@ func (r *http1Reader) header(line string) error {
 		return err
 	case "Transfer-Encoding":
 		h.codings++
-		if h.chunked = isChunked(value); !h.chunked || h.http10 {
+		// The length is compared because EqualFold takes the Kelvin sign for a k.
+		h.chunked = len(value) == len("chunked") && strings.EqualFold(value, "chunked")
+		if !h.chunked || h.http10 {
 			return refusal.New("request_malformed",
 				"the body's transfer coding is %.40q; only chunked is accepted, and only in HTTP/1.1", value)
 		}
@@ -249,11 +241,6 @@ func (r *http1Reader) header(line string) error {
 		}
 	}
 	return nil
-}
-
-// isChunked compares in ASCII: strings.EqualFold alone takes the Kelvin sign for a k.
-func isChunked(coding string) bool {
-	return len(coding) == len("chunked") && strings.EqualFold(coding, "chunked")
 }
 
 // endHead judges the whole head and says what follows it.

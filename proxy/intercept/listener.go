@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"container/list"
 	"context"
 	"crypto/tls"
 	"net"
@@ -22,38 +23,39 @@ type limitListener struct {
 	waiting *waiting
 	closed  chan struct{}
 	once    sync.Once
-}
 
-func newLimitListener(l net.Listener, p *Proxy) *limitListener {
-	return &limitListener{
-		Listener: l, p: p, tls: p.tls, life: context.Background(), slots: make(chan struct{}, p.o.Limits.Connections),
-		waiting: newWaiting(), closed: make(chan struct{}),
-	}
+	transparent bool // all connections should be redirected
 }
 
 // shareOfSession is the fraction of Limits.Connections for the listener of one session.
 const shareOfSession = 16
 
-// newSessionListener makes a listener of one session. All such listeners share Limits.Connections.
-func newSessionListener(ctx context.Context, l net.Listener, p *Proxy, session string) *limitListener {
-	own := newLimitListener(l, p)
-	own.session, own.life, own.all = session, ctx, &p.ofSessions
-	own.slots = make(chan struct{}, max(1, p.o.Limits.Connections/shareOfSession))
-	return own
+// newLimitListener makes a listener of one session, or with an empty session one for all. The listeners of sessions
+// share Limits.Connections.
+func newLimitListener(life context.Context, l net.Listener, p *Proxy, session string) *limitListener {
+	limit := &limitListener{Listener: l, p: p, session: session, tls: p.tls, life: life,
+		waiting: &waiting{came: make(chan struct{}, 1), of: make(map[string]*list.List)}, closed: make(chan struct{})}
+	slots := p.o.Limits.Connections
+	if session != "" {
+		slots, limit.all = max(1, slots/shareOfSession), &p.ofSessions
+	}
+	limit.slots = make(chan struct{}, slots)
+	return limit
 }
 
-// Accept returns a *conn. A session's connection that the kernel redirected becomes a tunnel instead.
+// Accept returns a *conn. A connection that the kernel redirected becomes a tunnel instead, unless the listener is for
+// clients that know the proxy.
 func (l *limitListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.accept()
 		if err != nil {
 			return nil, err
 		}
-		if l.all == nil {
+		if l.all == nil && !l.transparent {
 			return c, nil
 		}
 		original, redirected := l.p.o.Original(c.socket.Conn)
-		if !redirected {
+		if !redirected && !l.transparent {
 			return c, nil
 		}
 		go l.p.redirected(c, original)
@@ -138,10 +140,6 @@ type tunnelListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
 	once   sync.Once
-}
-
-func newTunnelListener() *tunnelListener {
-	return &tunnelListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 func (l *tunnelListener) deliver(c net.Conn) bool {

@@ -9,8 +9,8 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// serve takes a request: inside a tunnel, or to the proxy itself.
-func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
+// request takes a request: inside a tunnel, or to the proxy itself.
+func (p *Proxy) request(w http.ResponseWriter, r *http.Request) {
 	route, tunnelled := RouteFrom(r.Context())
 	if denied := connOf(r.Context()).denied; denied != nil {
 		w.Header().Set("Connection", "close") // over HTTP/2 too, gracefully
@@ -39,11 +39,10 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 // itself, and does not flush.
 func (p *Proxy) servePlain(w http.ResponseWriter, r *http.Request) {
 	t, err := parseRequest(r)
-	if err != nil {
-		p.o.Refuse(w, r, err)
-		return
+	var route Route
+	if err == nil {
+		route, err = p.routeOf(r, t)
 	}
-	route, err := p.routeOf(r, t)
 	if err != nil {
 		p.o.Refuse(w, r, err)
 		return
@@ -72,20 +71,15 @@ func (c *conn) agent() (string, error) {
 
 // handle gives every request to the Handler in one form.
 func (p *Proxy) handle(w http.ResponseWriter, r *http.Request, t upstream.Target) {
-	stripProxyHeaders(r.Header)
-	delete(r.Header, "Host")
+	for _, name := range []string{"Proxy-Authorization", "Proxy-Connection", "Host"} {
+		delete(r.Header, name) // the first two are for the proxy alone (RFC 9110 section 11.7)
+	}
 	authority := t.Authority()
 	r.URL.Scheme, r.URL.Host, r.Host = t.Scheme, authority, authority
 	if r.URL.Path == "" {
 		r.URL.Path = "/" // an absolute-form target may have no path (RFC 9112 section 3.2.2)
 	}
 	p.o.Handler.ServeHTTP(w, r)
-}
-
-// stripProxyHeaders removes what is for the proxy alone (RFC 9110 section 11.7).
-func stripProxyHeaders(h http.Header) {
-	h.Del("Proxy-Authorization")
-	h.Del("Proxy-Connection")
 }
 
 // parseRequest reads an absolute-form target (RFC 9112 section 3.2.2), which replaces the Host header. It takes https

@@ -146,7 +146,8 @@ func New(o Options) (*Proxy, error) {
 	if o.Original == nil {
 		o.Original = originalDestination
 	}
-	p := &Proxy{o: o, tunnels: newTunnelListener(), trusting: lru.New[string, struct{}](maxTrusting)}
+	p := &Proxy{o: o, trusting: lru.New[string, struct{}](maxTrusting),
+		tunnels: &tunnelListener{conns: make(chan net.Conn), closed: make(chan struct{})}}
 	p.stopping, p.stop = context.WithCancel(context.Background())
 	p.dispatch = p.newDispatch()
 	p.tls = p.newTLS(o.CA)
@@ -160,7 +161,7 @@ func (p *Proxy) newServer() *http.Server {
 		errorLog = zap.NewStdLog(zap.NewNop())
 	}
 	s := &http.Server{
-		Handler:                      recovering(&p.o, p.serve),
+		Handler:                      recovering(&p.o, p.request),
 		ConnContext:                  p.context,
 		ConnState:                    changed,
 		ReadHeaderTimeout:            p.o.Limits.HeaderTimeout,
@@ -185,8 +186,12 @@ func (p *Proxy) newServer() *http.Server {
 
 // Serve takes connections from l until Shutdown begins, and then returns nil at once.
 func (p *Proxy) Serve(l net.Listener) error {
+	return p.serve(newLimitListener(context.Background(), l, p, ""))
+}
+
+func (p *Proxy) serve(l *limitListener) error {
 	p.begin.Do(p.serveTunnels)
-	if err := p.server.Serve(newLimitListener(l, p)); !errors.Is(err, http.ErrServerClosed) {
+	if err := p.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("intercept: %w", err)
 	}
 	return nil
@@ -195,21 +200,20 @@ func (p *Proxy) Serve(l net.Listener) error {
 // ServeSession is like Serve for connections that all belong to one session, which each request's Route names. ca, if
 // set, signs the certificates of its tunnels. When ctx ends, l and its connections are closed.
 func (p *Proxy) ServeSession(ctx context.Context, l net.Listener, session string, ca *CA) error {
-	p.begin.Do(p.serveTunnels)
-	own := newSessionListener(ctx, l, p, session)
+	own := newLimitListener(ctx, l, p, session)
 	if ca != nil {
 		own.tls = p.newTLS(ca)
 	}
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() { defer close(closed); _ = own.Close() })
-	err := p.server.Serve(own)
+	err := p.serve(own)
 	if !stop() {
 		<-closed // Serve may return while the socket is still open
 	}
-	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
+	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("intercept: %w", err)
+	return err
 }
 
 func (p *Proxy) serveTunnels() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -28,34 +27,9 @@ import (
 
 // ServeTransparent takes redirected connections from l until Shutdown, then returns nil.
 func (p *Proxy) ServeTransparent(l net.Listener) error {
-	p.begin.Do(p.serveTunnels)
-	l = newLimitListener(l, p)
-	defer context.AfterFunc(p.stopping, func() { _ = l.Close() })()
-	defer l.Close()
-	for wait := time.Duration(0); ; {
-		accepted, err := l.Accept()
-		switch {
-		case p.stopping.Err() != nil:
-			if err == nil {
-				_ = accepted.Close()
-			}
-			return nil
-		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("intercept: %w", err)
-		case err != nil: // such as too many open files
-			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-			p.o.Log.Warn("a redirected connection could not be accepted", zap.Error(err), zap.Duration("wait", wait))
-			select {
-			case <-time.After(wait):
-			case <-p.stopping.Done():
-			}
-		default:
-			wait = 0
-			c := accepted.(*conn)
-			original, _ := p.o.Original(c.socket.Conn)
-			go p.redirected(c, original)
-		}
-	}
+	all := newLimitListener(context.Background(), l, p, "")
+	all.transparent = true
+	return p.serve(all)
 }
 
 // redirected makes one redirected connection a tunnel, unless original is not valid. A panic ends only this connection.

@@ -15,10 +15,6 @@ type waiting struct {
 	of map[string]*list.List // by party, longest waiting first
 }
 
-func newWaiting() *waiting {
-	return &waiting{came: make(chan struct{}, 1), of: make(map[string]*list.List)}
-}
-
 func (w *waiting) add(c *conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

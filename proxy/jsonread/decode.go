@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"reflect"
-	"slices"
-	"sync"
 
 	json2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -26,40 +23,6 @@ func Decode(raw jsontext.Value, v any) error {
 		return ErrMalformed
 	}
 	return nil
-}
-
-// DecodeObject returns the members that v does not have. It refuses members in another case, with [ErrAmbiguous]:
-// servers that ignore case would act on what was not judged.
-func DecodeObject[T any](raw jsontext.Value, v *T) (others Object, err error) {
-	if err := Decode(raw, v); err != nil || raw.Kind() != '{' {
-		return nil, err
-	}
-	all, err := Lenient(raw, 1)
-	if err != nil {
-		return nil, err
-	}
-	known := fieldsOf[T]()
-	if has, meant, found := all.OtherCase(known...); found {
-		return nil, fmt.Errorf("%w: it has the member %.60q, which some parsers take for %s", ErrAmbiguous, has, meant)
-	}
-	return slices.DeleteFunc(all, func(m Member) bool { return slices.Contains(known, m.Name) }), nil
-}
-
-var fields sync.Map
-
-func fieldsOf[T any]() []string {
-	t := reflect.TypeFor[T]()
-	if names, ok := fields.Load(t); ok {
-		return names.([]string)
-	}
-	var names []string
-	for i := range t.NumField() {
-		if name := t.Field(i).Tag.Get("json"); name != "" {
-			names = append(names, name)
-		}
-	}
-	fields.Store(t, names)
-	return names
 }
 
 // Each calls do with value after value of a list: a slice of structs would take hundreds of times the memory of its

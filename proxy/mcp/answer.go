@@ -150,21 +150,20 @@ func (a *Answer) Close() {
 // goesOn means that the rest may be a stream of messages.
 func (a *Answer) lose(goesOn bool) {
 	a.json, a.stream, a.held, a.blind = false, nil, nil, true
-	a.Memory.missed(a.peer, goesOn)
+	a.Memory.missed(a.peer, goesOn, false, nil)
 }
 
 func (a *Answer) miss() {
 	a.blind = true
-	a.Memory.missed(a.peer, false)
+	a.Memory.missed(a.peer, false, false, nil)
 }
 
 // unread notes a message that clients can read, and may take for the answer to any request, also to one that is still
 // on its way to the mediator.
 func (a *Answer) unread() {
 	a.doubt()
-	a.Memory.mistake(a.peer, a.Flight)
 	a.blind = true
-	a.Memory.missed(a.peer, a.stream != nil)
+	a.Memory.missed(a.peer, a.stream != nil, true, a.Flight)
 }
 
 // doubt notes a message that some clients take for the answer to the request that this answer, or the one that it
@@ -174,7 +173,7 @@ func (a *Answer) doubt() {
 	case a.isRequest() && a.result == "":
 		a.result = ResultUnseen
 	case a.Sent == nil && a.lastEvent != "":
-		a.Memory.unsure(a.peer, a.lastEvent)
+		a.Memory.follow(a.peer, a.lastEvent, "")
 	}
 }
 

@@ -34,7 +34,8 @@ func (c *Call) Begin(resp *http.Response) error {
 		resp.Header.Del("Content-Length")
 	}
 	c.Answer = NewAnswer(c.Watch, resp.StatusCode, resp.Header)
-	if c.mayList() && c.hides() {
+	// a stream without a request may resume the answer of a list
+	if c.hides() && (c.Sent == nil || c.Sent.Method == listTools) {
 		return c.Answer.filter(resp)
 	}
 	body.Watch(resp, c.Answer)
@@ -48,7 +49,7 @@ func (c *Call) Done(sent bool) {
 		result = c.Answer.Result()
 	}
 	c.Memory.End(c.Flight, result, sent)
-	if !sent {
-		c.Memory.notSent(c.Verdict)
+	if q := c.Verdict.answered; !sent && q != nil {
+		_ = c.Memory.ask(*q) // if it fails, the server has asked too much and counts as unread
 	}
 }

@@ -3,7 +3,6 @@ package mcp
 import (
 	"bytes"
 	"cmp"
-	"iter"
 	"math"
 	"net/http"
 	"strconv"
@@ -60,15 +59,15 @@ func (a *Answer) show(result object, taken bool) {
 	if a.hides() && !a.filters {
 		a.cut = errList()
 	}
-	for tool, raw := range eachTool(tools) {
+	eachTool(tools, func(tool string, raw jsontext.Value) {
 		if tool == "" {
 			a.miss()
-			continue
+			return
 		}
 		now := define(raw)
 		a.Listed(tool, now.hash, a.named(tool))
 		if !a.named(tool) {
-			continue // it cannot be called
+			return // it cannot be called
 		}
 		before := cmp.Or(a.Memory.show(a.peer.tools(), tool, now, taken), a.Shared.show(a.peer.Server, tool, now.hash))
 		for _, r := range a.Rules {
@@ -77,33 +76,23 @@ func (a *Answer) show(result object, taken bool) {
 		if before != "" && before != now.hash {
 			a.Changed(tool, before, now.hash)
 		}
-	}
+	})
 }
 
-// eachTool yields the name and the definition of each tool in a list. The name is empty if the value is not a list, or
-// an element is not a tool with one name.
-func eachTool(list jsontext.Value) iter.Seq2[string, jsontext.Value] {
-	return func(yield func(string, jsontext.Value) bool) {
-		dec := jsontext.NewDecoder(bytes.NewReader(list))
-		if start, err := dec.ReadToken(); err != nil || start.Kind() != '[' {
-			yield("", nil)
-			return
+// eachTool calls do with the name and the definition of each tool in a list. The name is empty if the value is not a
+// list, or an element is not a tool with one name.
+func eachTool(list jsontext.Value, do func(name string, raw jsontext.Value)) {
+	err := jsonread.Each(list, func(raw jsontext.Value) error {
+		o, _ := jsonread.Lenient(raw, 1)
+		name, _ := o.Get("name").Text()
+		if _, _, found := o.OtherCase("name"); found {
+			name = ""
 		}
-		for dec.PeekKind() != ']' {
-			raw, err := dec.ReadValue()
-			if err != nil {
-				yield("", nil)
-				return
-			}
-			o, _ := jsonread.Lenient(raw, 1)
-			name, _ := o.Get("name").Text()
-			if _, _, found := o.OtherCase("name"); found {
-				name = ""
-			}
-			if !yield(name, raw) {
-				return
-			}
-		}
+		do(name, raw)
+		return nil
+	})
+	if err != nil || list.Kind() == 'n' {
+		do("", nil)
 	}
 }
 

@@ -99,19 +99,14 @@ func (m *Memory) remove(f *Flight) {
 	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { return o == f })
 }
 
-// settle comes before the client sees the result, because it may react at once.
-func (m *Memory) settle(f *Flight, result Result) {
+// settle comes before the client sees the result, because it may react at once. The server may go on with a post.
+func (m *Memory) settle(f *Flight, result Result, goesOn bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if f != nil && result.final() {
 		f.settled = true
+		m.unresolved = m.unresolved || f.post && goesOn
 	}
-}
-
-func (m *Memory) goesOn(f *Flight) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.unresolved = m.unresolved || f != nil && f.post
 }
 
 // lost counts the requests that broke off. The caller holds m.mu.
@@ -193,8 +188,9 @@ func (m *Memory) lists(peer Peer) bool {
 }
 
 // missed notes an unreadable message, or with goesOn a stream of them. Each may be any question, a list of tools, and a
-// refusal with [byURL] of a request that is open meanwhile.
-func (m *Memory) missed(peer Peer, goesOn bool) {
+// refusal with [byURL] of a request that is open meanwhile. With mistaken, clients may take it for the answer to any of
+// these but own, whose answer it came on and which knows by itself.
+func (m *Memory) missed(peer Peer, goesOn, mistaken bool, own *Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unread.add(peer.Server)
@@ -204,18 +200,7 @@ func (m *Memory) missed(peer Peer, goesOn bool) {
 	for _, f := range m.flights {
 		if !f.settled && f.peer.origin() == peer.origin() {
 			m.doubtful.add(f.request())
-		}
-	}
-}
-
-// mistake notes a message that clients may take for the answer to any open request. The answer on which it came knows
-// by itself.
-func (m *Memory) mistake(peer Peer, own *Flight) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, f := range m.flights {
-		if f != own && !f.settled && f.peer.origin() == peer.origin() {
-			f.unsure = true
+			f.unsure = f.unsure || mistaken && f != own
 		}
 	}
 }
@@ -238,17 +223,12 @@ func (m *Memory) redirected(peer Peer, f *Flight) {
 	}
 }
 
-func (m *Memory) takes(f *Flight) bool {
+// answeredElsewhere reports whether the client has accepted another answer than the request's own, or with orMay may
+// have.
+func (m *Memory) answeredElsewhere(f *Flight, orMay bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return f == nil || !f.elsewhere
-}
-
-// answeredElsewhere reports whether the client may have accepted another answer than the request's own.
-func (m *Memory) answeredElsewhere(f *Flight) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return f != nil && (f.elsewhere || f.unsure)
+	return f != nil && (f.elsewhere || orMay && f.unsure)
 }
 
 // posting reports whether a post, at any server or API, has no result yet: its receipts will say that no human took

@@ -21,9 +21,6 @@ func (w *Watch) hides() bool {
 	return !slices.ContainsFunc(w.Rules, func(r *Rule) bool { return r.ListAll })
 }
 
-// mayList reports whether the answer may list tools: a stream without a request may resume the answer of a list.
-func (w *Watch) mayList() bool { return w.Sent == nil || w.Sent.Method == listTools }
-
 func (w *Watch) named(tool string) bool {
 	return slices.ContainsFunc(w.Rules, func(r *Rule) bool { return slices.Contains(r.Tools, tool) })
 }
@@ -140,17 +137,19 @@ func (a *Answer) only(text []byte) ([]byte, error) {
 	result := o.Get("result").Members
 	out := jsontext.Value(bytes.Clone(text))
 	if tools := result.Get("tools").Value; tools != nil {
-		kept := []byte{'['}
-		for name, raw := range eachTool(tools) {
-			switch {
-			case name == "":
-				return nil, errList()
-			case !a.named(name):
-				continue
-			case len(kept) > 1:
+		kept, nameless := []byte{'['}, false
+		eachTool(tools, func(name string, raw jsontext.Value) {
+			nameless = nameless || name == ""
+			if !a.named(name) {
+				return
+			}
+			if len(kept) > 1 {
 				kept = append(kept, ',')
 			}
 			kept = append(kept, raw...)
+		})
+		if nameless {
+			return nil, errList()
 		}
 		out = o.With("result", result.With("tools", append(kept, ']')))
 	}

@@ -207,23 +207,22 @@ func (m *Memory) Sent(peer Peer, id ID) {
 	m.conclude(ResultLost, func(o *open) bool { return o.peer.same(peer) && o.id == id })
 }
 
+// resumes reports whether an answer that a client resumes after an event may be the request's.
+func (o *open) resumes(peer Peer, lastEvent string) bool {
+	return o.peer.same(peer) && slices.Contains(o.events, lastEvent)
+}
+
+// follow notes an event on a resumed answer, or with an empty one a message that some clients take for the answer.
 func (m *Memory) follow(peer Peer, lastEvent, event string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, o := range m.open {
-		if o.peer.same(peer) && slices.Contains(o.events, lastEvent) {
-			o.events = last(append(o.events, event), maxEvents)
-		}
-	}
-}
-
-// unsure notes that some clients take another message on a resumed answer for it.
-func (m *Memory) unsure(peer Peer, lastEvent string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, o := range m.open {
-		if o.peer.same(peer) && slices.Contains(o.events, lastEvent) {
+		switch {
+		case !o.resumes(peer, lastEvent):
+		case event == "":
 			o.unsure = true
+		default:
+			o.events = last(append(o.events, event), maxEvents)
 		}
 	}
 }
@@ -231,16 +230,14 @@ func (m *Memory) unsure(peer Peer, lastEvent string) {
 // resume notes a result on a resumed answer. end concludes its request, once the result is sure to pass. Some clients
 // take an answer with another id on a resumed stream for the request's too.
 func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) (end func()) {
-	which := func(o *open) bool {
-		return o.peer.same(peer) && o.id == id && lastEvent != "" && slices.Contains(o.events, lastEvent)
-	}
+	which := func(o *open) bool { return o.id == id && lastEvent != "" && o.resumes(peer, lastEvent) }
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, o := range m.open {
 		switch {
 		case which(o) && result.final():
 			m.remove(o.Flight)
-		case o.peer.same(peer) && o.id != id && slices.Contains(o.events, lastEvent):
+		case o.id != id && o.resumes(peer, lastEvent):
 			o.unsure = true
 		}
 	}

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -124,20 +125,16 @@ func Read(body []byte, header http.Header) (*Message, error) {
 		return nil, err
 	}
 	m := &Message{}
-	if err := m.envelope(o); err != nil {
-		return m.orNil(), err
+	if err = m.envelope(o); err == nil {
+		err = m.parameters(o.Get("params"))
 	}
-	if err := m.parameters(o.Get("params")); err != nil {
-		return m.orNil(), err
+	if err == nil {
+		err = m.agree(header)
 	}
-	return m.orNil(), m.agree(header)
-}
-
-func (m *Message) orNil() *Message {
 	if m.ID == "" && m.Method == "" {
-		return nil
+		return nil, err
 	}
-	return m
+	return m, err
 }
 
 func (m *Message) envelope(o object) (err error) {
@@ -254,18 +251,12 @@ func IsHeader(name string) bool {
 
 // CheckStream is for a request without a message, which opens an event stream or ends a session.
 func CheckStream(header http.Header) error {
-	if err := dashed(header); err != nil {
-		return err
-	}
-	for _, name := range []string{"Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id"} {
-		if err := atMostOnce(header, name); err != nil {
-			return err
-		}
-	}
-	if version := header.Get("Mcp-Protocol-Version"); version != "" {
+	err := cmp.Or(dashed(header), atMostOnce(header, "Mcp-Session-Id"), atMostOnce(header, "Mcp-Protocol-Version"),
+		atMostOnce(header, "Last-Event-Id"))
+	if version := header.Get("Mcp-Protocol-Version"); err == nil && version != "" {
 		return known(version)
 	}
-	return nil
+	return err
 }
 
 // Readers differ in which repeated value they use.
@@ -292,24 +283,11 @@ func dashed(header http.Header) error {
 
 // Routers and rules that use headers must see what the server reads.
 func (m *Message) agree(header http.Header) error {
-	if err := dashed(header); err != nil {
-		return err
-	}
-	if err := atMostOnce(header, "Mcp-Session-Id"); err != nil {
-		return err
-	}
 	version, err := m.version(header)
-	if err != nil {
-		return err
-	}
 	mirrors := version >= headersMirror && m.IsRequest()
-	if err := m.mirrored(header, "Mcp-Method", m.Method, mirrors); err != nil {
-		return err
-	}
-	if err := m.mirrored(header, "Mcp-Name", m.Name, mirrors && m.Name != ""); err != nil {
-		return err
-	}
-	return m.hasArguments(header)
+	return cmp.Or(dashed(header), atMostOnce(header, "Mcp-Session-Id"), err,
+		m.mirrored(header, "Mcp-Method", m.Method, mirrors),
+		m.mirrored(header, "Mcp-Name", m.Name, mirrors && m.Name != ""), m.hasArguments(header))
 }
 
 func (m *Message) version(header http.Header) (string, error) {

@@ -21,7 +21,10 @@ var errorCodes = map[string]int{
 // protocol demands 400.
 func WriteProblem(w http.ResponseWriter, d problem.Details, m *Message) {
 	if _, ofProtocol := errorCodes[d.Code]; !ofProtocol && m != nil && m.IsCall() {
-		writeResult(w, d, m.ID)
+		result := callResult{"complete", []textContent{{"text", d.Advice()}}, true,
+			map[string]problem.Details{ProblemMember: d}}
+		d.Status = http.StatusOK
+		d.WriteAs(w, "application/json", answerTo{"2.0", json.RawMessage(m.ID), &result, nil})
 		return
 	}
 	document, isRequest := failure(d, m)
@@ -57,39 +60,34 @@ func failure(d problem.Details, m *Message) (document any, isRequest bool) {
 			Supported []string `json:"supported"`
 		}{d, Versions}
 	}
-	type rpcError struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-		Data    any    `json:"data"`
-	}
-	return struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id,omitempty"`
-		Error   rpcError        `json:"error"`
-	}{"2.0", json.RawMessage(id), rpcError{code, d.Code + ": " + d.Detail, data}}, id != ""
+	return answerTo{"2.0", json.RawMessage(id), nil, &rpcError{code, d.Code + ": " + d.Detail, data}}, id != ""
+}
+
+// answerTo is a JSON-RPC message to a client.
+type answerTo struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Result  *callResult     `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+}
+
+type rpcError struct {
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+	Data    any    `json:"data"`
+}
+
+type callResult struct {
+	Type    string                     `json:"resultType"` // of revision 2026-07-28; others ignore it
+	Content []textContent              `json:"content"`
+	IsError bool                       `json:"isError"`
+	Meta    map[string]problem.Details `json:"_meta"`
+}
+
+type textContent struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
 }
 
 // ProblemMember is the member of a refused tool call's _meta that holds the problem document.
 const ProblemMember = "github.com/actionproof/mediator/problem"
-
-// writeResult answers a tool call with a result that tells the model why it was refused, and what to do.
-func writeResult(w http.ResponseWriter, d problem.Details, id ID) {
-	type content struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
-	type result struct {
-		Type    string                     `json:"resultType"` // of revision 2026-07-28; others ignore it
-		Content []content                  `json:"content"`
-		IsError bool                       `json:"isError"`
-		Meta    map[string]problem.Details `json:"_meta"`
-	}
-	document := struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Result  result          `json:"result"`
-	}{"2.0", json.RawMessage(id), result{"complete", []content{{"text", d.Advice()}}, true,
-		map[string]problem.Details{ProblemMember: d}}}
-	d.Status = http.StatusOK
-	d.WriteAs(w, "application/json", document)
-}

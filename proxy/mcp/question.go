@@ -225,12 +225,6 @@ func errPosting() error {
 		"the message carries a human's answer while a post of the session has no result yet")
 }
 
-func (m *Memory) notSent(v Verdict) {
-	if v.answered != nil {
-		_ = m.ask(*v.answered) // if it fails, the server has asked too much and counts as unread
-	}
-}
-
 // asked returns the index of the question that a message answers, or -1 for none, if several different questions fit,
 // or if an answer has the wrong shape. The caller holds m.mu.
 func (m *Memory) asked(r *Message, peer Peer, given answers) int {

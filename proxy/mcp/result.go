@@ -25,7 +25,7 @@ func (a *Answer) Result() Result {
 	case !a.isRequest():
 		return ""
 	case a.cut != nil, // the piece with the result may not have passed
-		a.Memory.answeredElsewhere(a.Flight): // which answer the client accepts is unknown
+		a.Memory.answeredElsewhere(a.Flight, true): // which answer the client accepts is unknown
 		return ResultUnseen
 	case a.result != "":
 		return a.result
@@ -43,21 +43,18 @@ func (a *Answer) response(o object) {
 	result := o.Get("result").Members
 	first := a.result == ""
 	if a.Sent.Method == listTools {
-		a.show(result, first && a.Memory.takes(a.Flight))
+		a.show(result, first && !a.Memory.answeredElsewhere(a.Flight, false))
 	}
 	if !first {
 		return
 	}
 	a.result = resultOf(o, a.Sent.IsCall())
-	a.Memory.settle(a.Flight, a.result)
+	a.Memory.settle(a.Flight, a.result, a.result == ResultUnfinished && result.Get("task").Value != nil)
 	if a.Returned != nil && a.Sent.IsCall() {
 		a.Returned(o.Get("result").Value)
 	}
 	if a.result != ResultUnfinished {
 		return
-	}
-	if result.Get("task").Value != nil {
-		a.Memory.goesOn(a.Flight)
 	}
 	state, _ := result.Get("requestState").Text()
 	q := question{peer: a.peer, of: continued(a.Sent.Method, a.Sent.Name, state), asks: make(map[string]string)}

@@ -48,7 +48,7 @@ func (call *Call) Send(ctx context.Context) error {
 		err = call.chain.keeper.o.Ledger.OpenCalls(ctx, rows...)
 	}
 	if err != nil {
-		call.drop()
+		call.Drop()
 		return err
 	}
 	call.Sent()
@@ -87,17 +87,14 @@ func (call *Call) Sent() {
 
 // Drop notes that the call was not sent and nothing of it was stored.
 func (call *Call) Drop() {
-	if call != nil {
-		call.drop()
+	if call == nil {
+		return
 	}
-}
-
-func (call *Call) drop() {
 	c := call.chain
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.open, call.id)
-	c.memory.dropped(call)
+	delete(c.memory.asking, call)
 	c.changed.Broadcast()
 	c.work() // the session's end may have waited for it
 }
@@ -143,9 +140,4 @@ func (call *Call) Receipt(ctx context.Context) (string, error) {
 	token := call.signed.Token()
 	c.mu.Unlock()
 	return token, c.keeper.settle(ctx, c)
-}
-
-// The caller holds c.mu.
-func (c *Chain) end() *Call {
-	return &Call{chain: c, id: c.session, claims: c.closingDraft()}
 }

@@ -151,7 +151,9 @@ func (c *Chain) attempted(call *Call, err error) {
 		c.number, c.head = claims.Chain.SequenceNumber, call.signed.Hash()
 		c.issued, c.totals = claims.IssuedAt, claims.Session
 		// a chain left by an earlier process relays nothing
-		c.memory.told(min(claims.RelayedCount, c.memory.relayCount))
+		m := &c.memory
+		m.relayCount -= min(claims.RelayedCount, m.relayCount)
+		m.relays = m.relays[max(0, int64(len(m.relays))-m.relayCount):]
 		call.made, c.ended = true, c.ended[1:]
 	}
 	c.changed.Broadcast()

@@ -52,15 +52,15 @@ func (c *Chain) base(id, action, manifest string, received time.Time) interactio
 	}
 }
 
-// The caller holds c.mu.
-func (c *Chain) closingDraft() interaction.Receipt {
+// end is the session's end, which gets a receipt like a call. The caller holds c.mu.
+func (c *Chain) end() *Call {
 	claims := c.base(c.session, interaction.ActionGeneric, c.policy, c.keeper.o.Now())
 	claims.Challenge = c.challenge.ref
 	for name, to := range map[string]*string{"inputs": &claims.InputsCommitment,
 		"constraints": &claims.ConstraintsCommitment, "llm": &claims.LLMCommitment} {
 		*to = c.commit(c.session, name, nil)
 	}
-	return claims
+	return &Call{chain: c, id: c.session, claims: claims}
 }
 
 // ModelRequest describes a model call about to be sent.
@@ -80,29 +80,37 @@ func (k *Keeper) Model(c *Chain, q ModelRequest) *Call {
 		return nil
 	}
 	k.begin(c)
+	sum := sha256.Sum256(q.Body)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := q.Record
-	c.policy = r.Manifest
-	sum := sha256.Sum256(q.Body)
-	claims := c.base(r.ID, interaction.ActionGeneric, r.Manifest, r.Started)
-	claims.InputsCommitment = c.commit(r.ID, "inputs", hex.EncodeToString(sum[:]))
-	claims.ConstraintsCommitment = c.commit(r.ID, "constraints",
-		map[string]any{"rule": q.Rule, "hosted": q.Request.Hosted})
-	claims.LLMCommitment = c.commit(r.ID, "llm",
+	call := c.draft(r, interaction.ActionGeneric, sum[:], q.Rule, q.Request.Hosted,
 		map[string]string{"api": string(q.Request.Dialect), "host": r.Host, "model": q.Request.Model})
 	hosted := clip(q.Request.Hosted, interaction.MaxHosted)
-	claims.Model = &interaction.ModelCall{
+	model := &interaction.ModelCall{
 		API: string(q.Request.Dialect), Host: clipHost(r.Host), Rule: clipText(q.Rule, maxText), Model: q.Request.Model,
 		HostedTools: hosted, UnknownMembers: clip(q.Request.Unknown, interaction.MaxHosted-len(hosted)),
 	}
 	if q.Probe != "" {
-		claims.Model.Probe = &interaction.Probe{ID: q.Probe}
+		model.Probe = &interaction.Probe{ID: q.Probe}
 	}
-	c.memory.asked(c, q, k.o.Now(), claims.Model)
-	call := &Call{chain: c, id: r.ID, started: r.Started, claims: claims}
-	c.memory.asks(call)
+	call.claims.Model = model
+	c.memory.asked(c, q, k.o.Now(), model)
+	if c.memory.asking == nil {
+		c.memory.asking = make(map[*Call]bool)
+	}
+	c.memory.asking[call] = true
 	return call
+}
+
+// draft is a call about to be sent. inputs is its body's hash; llm describes the model. The caller holds c.mu.
+func (c *Chain) draft(r ledger.Record, action string, inputs []byte, rule string, hosted []string, llm any) *Call {
+	c.policy = r.Manifest
+	claims := c.base(r.ID, action, r.Manifest, r.Started)
+	claims.InputsCommitment = c.commit(r.ID, "inputs", hex.EncodeToString(inputs))
+	claims.ConstraintsCommitment = c.commit(r.ID, "constraints", map[string]any{"rule": rule, "hosted": hosted})
+	claims.LLMCommitment = c.commit(r.ID, "llm", llm)
+	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}
 }
 
 // PostRequest describes a post about to be sent.
@@ -125,18 +133,15 @@ func (k *Keeper) Post(c *Chain, q PostRequest) (*Call, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := q.Record
-	c.policy = r.Manifest
-	claims := c.base(r.ID, interaction.ActionComposePost, r.Manifest, r.Started)
-	claims.InputsCommitment = c.commit(r.ID, "inputs", hex.EncodeToString(sum.Sum(nil)))
-	claims.ConstraintsCommitment = c.commit(r.ID, "constraints", map[string]any{"rule": r.Rule, "hosted": []string{}})
-	claims.LLMCommitment = c.commit(r.ID, "llm", nil)
+	call := c.draft(r, interaction.ActionComposePost, sum.Sum(nil), r.Rule, []string{}, nil)
+	claims := &call.claims
 	claims.OutputCleanHash, claims.OutputTransportHash = r.ContentHash, hex.EncodeToString(mac.Sum(nil))
 	claims.Post = &interaction.PostMade{BindingHash: r.BindingHash}
 	for _, a := range clip(r.Artifacts, interaction.MaxNamed) {
 		claims.Post.Artifacts = append(claims.Post.Artifacts,
 			interaction.NamedArtifact{Name: a.Name, Hash: evidence.HashToken(a.Token)})
 	}
-	return &Call{chain: c, id: r.ID, started: r.Started, claims: claims}, nil
+	return call, nil
 }
 
 func clip[T any](s []T, n int) []T { return s[:min(len(s), n)] }

@@ -139,7 +139,7 @@ func TestIDsThatAreTexts(t *testing.T) {
 
 func (r *rig) relay(c *receipts.Chain, arguments, gave string) {
 	r.keeper.Relay(c, receipts.Relayed{Host: "mcp.example.com:443", Tool: "look", Arguments: []byte(arguments),
-		Gave: r.keeper.Values(c, []byte(gave))})
+		Gave: c.Values([]byte(gave))})
 }
 
 // TestDepthRelayed checks that calls which the agent makes by itself add no depth, and that a call by a model is one

@@ -203,7 +203,7 @@ func (r *rig) ask(c *receipts.Chain, body string) (*call, error) {
 	out.Call = r.model(c, receipts.ModelRequest{Record: out.record, Request: request, Body: []byte(body)})
 	out.observer = inference.Observe(request, out.record.Started, inference.Options{
 		Key: contentKey[:], Now: r.now, Take: func(int) bool { return true }, Free: func() {},
-		Measure: measure, Sample: r.keeper.Wants(c, out.record.Host, request.Model), Ended: out.Ending,
+		Measure: measure, Sample: c.Wants(out.record.Host, request.Model), Ended: out.Ending,
 	})
 	return out, out.Send(context.Background())
 }

@@ -179,18 +179,12 @@ func (m *memory) result(c *Chain, b inference.Block, call *interaction.ModelCall
 	return true
 }
 
-func (m *memory) asks(call *Call) {
-	if m.asking == nil {
-		m.asking = make(map[*Call]bool)
+// answered remembers a model's answer, and sets the figures that depend on the session. The caller holds c.mu.
+func (c *Chain) answered(call *Call, in inference.Interaction) {
+	if in.Outcome == inference.OutcomeComplete {
+		c.answers++
 	}
-	m.asking[call] = true
-}
-
-func (m *memory) dropped(call *Call) { delete(m.asking, call) }
-
-// answered sets the figures that depend on the session.
-func (m *memory) answered(call *Call, in inference.Interaction) {
-	c := call.chain
+	m := &c.memory
 	delete(m.asking, call)
 	// their turnaround was not measured from their predecessor in the chain
 	for other := range m.asking {
@@ -236,14 +230,11 @@ func (m *memory) answered(call *Call, in inference.Interaction) {
 type Relayed struct {
 	Host, Tool string
 	Arguments  []byte           // JSON; nil if too large
-	Gave       inference.Values // of the result, see [Keeper.Values]
+	Gave       inference.Values // of the result, see [Chain.Values]
 }
 
 // Values returns what a later model request could repeat of a tool's result.
-func (k *Keeper) Values(c *Chain, result []byte) inference.Values {
-	if k == nil {
-		return inference.Values{}
-	}
+func (c *Chain) Values(result []byte) inference.Values {
 	return (&inference.Measure{Seed: c.seed}).ValuesOf(string(result))
 }
 
@@ -260,7 +251,7 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 		hash := inference.HashArguments(c.key[:], r.Arguments)
 		arguments = tag(hash[:16])
 		relayed.Arguments = arguments.String()
-		brought = k.Values(c, r.Arguments)
+		brought = c.Values(r.Arguments)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,21 +275,15 @@ func (k *Keeper) Relay(c *Chain, r Relayed) {
 	m.relayCount++
 }
 
-// Going keeps the chain open for a call without a receipt, until [Keeper.Over].
-func (k *Keeper) Going(c *Chain) {
-	if k == nil {
-		return
-	}
+// Going keeps the chain open for a call without a receipt, until [Chain.Over].
+func (c *Chain) Going() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.going++
 }
 
-// Over undoes [Keeper.Going] when that call ends.
-func (k *Keeper) Over(c *Chain) {
-	if k == nil {
-		return
-	}
+// Over undoes [Chain.Going] when that call ends.
+func (c *Chain) Over() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.going--; c.keeper != nil {
@@ -307,10 +292,7 @@ func (k *Keeper) Over(c *Chain) {
 }
 
 // Count counts a call that went out, its body's bytes, and whether it was read here.
-func (k *Keeper) Count(c *Chain, sent int64, read bool) {
-	if k == nil {
-		return
-	}
+func (c *Chain) Count(sent int64, read bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := &c.memory.totals
@@ -320,9 +302,4 @@ func (k *Keeper) Count(c *Chain, sent int64, read bool) {
 		t.CallsObserved++
 		t.BytesOutObserved += sent
 	}
-}
-
-func (m *memory) told(count int64) {
-	m.relayCount -= count
-	m.relays = m.relays[max(0, int64(len(m.relays))-m.relayCount):]
 }

@@ -89,7 +89,7 @@ func TestNothingIsRememberedOfTheGone(t *testing.T) {
 	for _, c := range []*receipts.Chain{unused, used} {
 		r.relay(c, `{"name":"Ada"}`, `{"order":"ord-4711","items":30}`)
 		wantNothing("a tool's call")
-		r.keeper.Count(c, 1, true)
+		c.Count(1, true)
 		r.keeper.Measure(t.Context(), c)
 		wantNothing("the reading of a request")
 		if _, err := r.ask(c, hello); check.CodeOf(err) != "session_required" {
@@ -219,17 +219,17 @@ func TestForkStopsOneSession(t *testing.T) {
 func TestClosingWaitsForEveryCall(t *testing.T) {
 	r := newRig(t)
 	c := r.chain("ses_1")
-	r.keeper.Going(c)
-	r.keeper.Going(c)
+	c.Going()
+	c.Going()
 	r.mustAsk(c, hello).answer(t, answer)
 	c.Close(interaction.ClosedEnded)
 	r.settled(c)
-	r.keeper.Over(c) // it was not sent
+	c.Over() // it was not sent
 	if chain := r.read("ses_1", 1); chain[0].Closing != nil {
 		t.Fatalf("it is closed while a call is open: %+v", chain[0])
 	}
-	r.keeper.Count(c, 7, false)
-	r.keeper.Over(c)
+	c.Count(7, false)
+	c.Over()
 	if end := r.read("ses_1", 2)[1]; end.Closing == nil || end.Session.Calls != 1 || end.Session.BytesOut != 7 {
 		t.Errorf("the end: %+v", end)
 	}

@@ -52,13 +52,6 @@ func (call *Call) EndModel(state ledger.State, in inference.Interaction, handed 
 	call.end(func() { call.chain.answered(call, in) }, func(call *Call) { call.conclude(state, in, handed) })
 }
 
-func (c *Chain) answered(call *Call, in inference.Interaction) {
-	if in.Outcome == inference.OutcomeComplete {
-		c.answers++
-	}
-	c.memory.answered(call, in)
-}
-
 var outcomes = map[inference.Outcome]string{
 	inference.OutcomeComplete: interaction.OutcomeCompleted, inference.OutcomeFailed: interaction.OutcomeFailed,
 	inference.OutcomeUnfinished: interaction.OutcomeUnfinished, inference.OutcomeCut: interaction.OutcomeCut,
@@ -74,9 +67,8 @@ func (call *Call) conclude(state ledger.State, in inference.Interaction, handed 
 	if !in.Sent.IsZero() {
 		claims.Timing.LLMStart = max(in.Sent.UnixMilli(), claims.Timing.RequestReceived)
 	}
-	answered := !in.Head.IsZero()
 	switch {
-	case answered:
+	case !in.Head.IsZero():
 		claims.Outcome = outcomes[in.Outcome]
 	case state == ledger.StateFailed || state == ledger.StateRefused: // nothing was sent
 		claims.Outcome = interaction.OutcomeFailed
@@ -85,15 +77,14 @@ func (call *Call) conclude(state ledger.State, in inference.Interaction, handed 
 		claims.Outcome = interaction.OutcomeIndeterminate
 		return
 	}
-	end := in.End
-	claims.Timing.LLMEnd = max(end.UnixMilli(), claims.Timing.LLMStart, claims.Timing.RequestReceived)
+	claims.Timing.LLMEnd = max(in.End.UnixMilli(), claims.Timing.LLMStart, claims.Timing.RequestReceived)
 	if !handed.IsZero() {
 		claims.Timing.ResponseSent = max(claims.Timing.ResponseSent, claims.Timing.LLMEnd)
 	}
 	m.AnsweredBy, m.Status, m.Streamed, m.Unread = in.Model, status(in.Status), in.Streamed, in.Reason
 	f := &m.Figures
 	if !in.Sent.IsZero() {
-		f.Duration = millis(end.Sub(in.Sent))
+		f.Duration = millis(in.End.Sub(in.Sent))
 		if !in.First.IsZero() {
 			f.FirstDelta = millis(in.First.Sub(in.Sent))
 		}

@@ -24,10 +24,7 @@ type sample struct {
 }
 
 // Wants returns how many bytes to sample.
-func (k *Keeper) Wants(c *Chain, host, model string) int {
-	if k == nil {
-		return 0
-	}
+func (c *Chain) Wants(host, model string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s, ok := c.memory.samples[host+" "+model]

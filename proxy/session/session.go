@@ -54,11 +54,11 @@ type Session struct {
 	end    context.CancelFunc
 	// enforcement is [Set.Enforcement].
 	enforcement func(*Session) string
+	node        *rate.Limiter // see Node
 
 	mu         sync.Mutex    // guards all below
 	transcript string        // see Note
 	bucket     *rate.Limiter // see Bucket
-	node       *rate.Limiter // see Node
 	refusals   []Refusal     // oldest first
 	records    *flood.Quota  // see Records
 	unfit      string        // see Unfit
@@ -114,9 +114,6 @@ func (s *Session) Bucket(perSecond rate.Limit, burst int, now time.Time) *rate.L
 	return s.bucket
 }
 
-// A session's rate at the node: a fraction of the owner's.
-const nodePerSecond, nodeBurst = 5, 50
-
 // Records is the quota for records of calls on which nothing depends, such as refusals. The first call makes it.
 func (s *Session) Records(first func() *flood.Quota) *flood.Quota {
 	s.mu.Lock()
@@ -138,12 +135,5 @@ func (s *Session) Unfit(code string) (first string, now bool) {
 	return s.unfit, now
 }
 
-// Node is the bucket for requests to the node, full at first use.
-func (s *Session) Node() *rate.Limiter {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.node == nil {
-		s.node = rate.NewLimiter(nodePerSecond, nodeBurst)
-	}
-	return s.node
-}
+// Node is the bucket for requests to the node.
+func (s *Session) Node() *rate.Limiter { return s.node }

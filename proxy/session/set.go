@@ -1,15 +1,13 @@
 package session
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"maps"
+	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/actionproof/mediator/proxy/receipts"
 	"github.com/actionproof/mediator/trigger"
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
 )
 
 // Set holds the open sessions, in memory only: after a restart every agent must be started again, which is safe. It is
@@ -52,6 +51,9 @@ type standing struct {
 // makes room for another.
 const maxAgents = maxSessions / 4
 
+// A session's rate at the node: a fraction of the owner's.
+const nodePerSecond, nodeBurst = 5, 50
+
 // NewSet makes an empty set.
 func NewSet(now func() time.Time) *Set {
 	return &Set{
@@ -64,41 +66,41 @@ func NewSet(now func() time.Time) *Set {
 // id. The password is not kept. run observes the agent, or is nil; it ends with the session.
 func (s *Set) Open(event trigger.Event, runtime string, run *observe.Run) (*Session, string, error) {
 	password := evidence.NewID() + evidence.NewID()
-	session, err := s.open(event, runtime, run, sha256.Sum256([]byte(password)))
+	session, err := s.add(&Session{Event: event, Runtime: runtime, Run: run, secret: sha256.Sum256([]byte(password))})
 	return session, password, err
 }
 
 // OpenListening opens a session without a password: it has its own listener, and all connections there belong to it
 // ([intercept.Proxy.ServeSession]).
 func (s *Set) OpenListening(event trigger.Event, runtime string, run *observe.Run) (*Session, error) {
-	return s.open(event, runtime, run, [sha256.Size]byte{})
+	return s.add(&Session{Event: event, Runtime: runtime, Run: run})
 }
 
 // OpenLearning opens a learning session, which has its own listener and CA.
 func (s *Set) OpenLearning(runtime string, run *observe.Run, caPEM []byte) (*Session, error) {
-	session := s.make(trigger.Event{}, runtime)
-	session.Run, session.Learning, session.CAPEM = run, true, caPEM
-	return session, s.add(session)
+	return s.add(&Session{Runtime: runtime, Run: run, Learning: true, CAPEM: caPEM})
 }
 
-func (s *Set) open(event trigger.Event, runtime string, run *observe.Run, secret [sha256.Size]byte) (*Session, error) {
-	session := s.make(event, runtime)
-	session.Run, session.secret = run, secret
-	return session, s.add(session)
-}
-
-func (s *Set) add(session *Session) error {
+func (s *Set) add(session *Session) (*Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.byID) >= maxSessions {
-		return refusal.New("overloaded", "%d sessions are open already", maxSessions)
+		return nil, refusal.New("overloaded", "%d sessions are open already", maxSessions)
 	}
 	s.put(session)
-	return nil
+	return session, nil
 }
 
-// put opens a session. The caller holds s.mu.
+// put completes a session and opens it. The caller holds s.mu.
 func (s *Set) put(session *Session) {
+	now := s.now()
+	session.ID, session.Opened, session.enforcement = "ses_"+evidence.NewOrderedID(now), now, s.Enforcement
+	session.node = rate.NewLimiter(nodePerSecond, nodeBurst)
+	session.life, session.end = context.WithCancel(context.Background())
+	_, _ = rand.Read(session.Content[:]) // never fails
+	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + session.Event.ID))
+	session.Chain = receipts.NewChain(session.ID, session.Event.ID, now, session.Content)
+	session.Chain.Enforcement = session.Enforcement
 	s.byID[session.ID] = session
 	if s.opened != nil {
 		close(s.opened)
@@ -124,8 +126,7 @@ func (s *Set) None() <-chan struct{} {
 
 // OpenStanding replaces the one session of an agent's pod by a session for event. An empty agent is this pod.
 func (s *Set) OpenStanding(event trigger.Event, runtime, agent string) *Session {
-	session := s.make(event, runtime)
-	session.Agent = agent
+	session := &Session{Event: event, Runtime: runtime, Agent: agent}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := s.of(agent)
@@ -163,18 +164,6 @@ func (s *Set) forget() {
 		s.remove(ended)
 	}
 	delete(s.standing, longest)
-}
-
-func (s *Set) make(event trigger.Event, runtime string) *Session {
-	now := s.now()
-	session := &Session{ID: "ses_" + evidence.NewOrderedID(now), Runtime: runtime, Event: event, Opened: now,
-		enforcement: s.Enforcement}
-	session.life, session.end = context.WithCancel(context.Background())
-	_, _ = rand.Read(session.Content[:]) // never fails
-	session.transcript = evidence.HashBytes([]byte(session.ID + "\n" + event.ID))
-	session.Chain = receipts.NewChain(session.ID, event.ID, now, session.Content)
-	session.Chain.Enforcement = session.Enforcement
-	return session
 }
 
 // Close ends a session. Its credentials are worthless from now on, even in open tunnels. It reports whether the session
@@ -301,12 +290,13 @@ func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 	if proxyAuthorization == "" {
 		return s.ofAgent("")
 	}
-	id, password, ok := basicCredentials(proxyAuthorization)
+	asked := http.Request{Header: http.Header{"Authorization": {proxyAuthorization}}}
+	id, password, ok := asked.BasicAuth()
 	if !ok {
 		return nil, refusal.New("session_required", "the proxy credentials are not in the form that mediator run gives")
 	}
 	session, open := s.Get(id)
-	got := sha256.Sum256(password)
+	got := sha256.Sum256([]byte(password))
 	var want [sha256.Size]byte // of no password
 	if open {
 		want = session.secret
@@ -322,17 +312,4 @@ func (s *Set) ofAgent(agent string) (*Session, error) {
 		return session, nil
 	}
 	return nil, refusal.New("session_required", "the call names no session and this pod has none open")
-}
-
-func basicCredentials(header string) (user string, password []byte, ok bool) {
-	scheme, encoded, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "Basic") {
-		return "", nil, false
-	}
-	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(encoded))
-	if err != nil {
-		return "", nil, false
-	}
-	name, password, ok := bytes.Cut(raw, []byte(":"))
-	return string(name), password, ok
 }

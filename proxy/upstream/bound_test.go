@@ -23,19 +23,28 @@ import (
 	"github.com/actionproof/mediator/test/proxytest"
 )
 
-// newGreedy starts an upstream that takes one request of each HTTP/2 connection and then leaves it open, but useless:
-// net/http keeps it for 90 seconds, and none of its bounds counts it. It answers no request for /held.
-func newGreedy(t *testing.T) *httptest.Server {
+// newHTTP2 starts an upstream that speaks HTTP/2 frame by frame on each connection.
+func newHTTP2(t *testing.T, speak func(f *xhttp2.Framer)) *httptest.Server {
 	up := httptest.NewUnstartedServer(http.NotFoundHandler())
 	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
-	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn,
-		http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
-		_, _ = io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
-		framer := xhttp2.NewFramer(c, c)
-		framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-		_ = framer.WriteSettings()
+	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){
+		"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
+			_, _ = io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
+			framer := xhttp2.NewFramer(c, c)
+			framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+			speak(framer)
+		}}
+	up.StartTLS()
+	t.Cleanup(up.Close)
+	return up
+}
+
+// answering answers each request with 200, after before. Its answer to /held does not end.
+func answering(before func(f *xhttp2.Framer, head *xhttp2.MetaHeadersFrame)) func(f *xhttp2.Framer) {
+	return func(f *xhttp2.Framer) {
+		_ = f.WriteSettings()
 		for {
-			frame, err := framer.ReadFrame()
+			frame, err := f.ReadFrame()
 			if err != nil {
 				return
 			}
@@ -43,29 +52,33 @@ func newGreedy(t *testing.T) *httptest.Server {
 			if !ok {
 				continue
 			}
-			_ = framer.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: 0})
+			before(f, head)
 			var status bytes.Buffer
 			_ = hpack.NewEncoder(&status).WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
-			_ = framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: head.StreamID, BlockFragment: status.Bytes(),
+			_ = f.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: head.StreamID, BlockFragment: status.Bytes(),
 				EndStream: head.PseudoValue("path") != "/held", EndHeaders: true})
 		}
+	}
+}
+
+// transportTo reaches up by its address.
+func transportTo(up *httptest.Server, o upstream.Options) *upstream.Transport {
+	o.Dialer.Hosts = []upstream.Host{{
+		Name: "127.0.0.1", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		RootCAs: poolOf(&proxytest.Upstream{Server: up}),
 	}}
-	up.StartTLS()
-	t.Cleanup(up.Close)
-	return up
+	return upstream.NewTransport(o)
 }
 
 // A session has at most its share of the connections to upstreams, and idle ones make room.
 func TestBoundedConnections(t *testing.T) {
 	const most = 16
-	up := newGreedy(t)
-	transport := upstream.NewTransport(upstream.Options{
-		Dialer: upstream.Dialer{Hosts: []upstream.Host{{
-			Name: "127.0.0.1", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-			RootCAs: poolOf(&proxytest.Upstream{Server: up}),
-		}}},
-		Connections: most,
-	})
+	// It takes one request of each connection, and then leaves that open but useless: net/http keeps it for 90 seconds,
+	// and none of its bounds counts it.
+	up := newHTTP2(t, answering(func(f *xhttp2.Framer, _ *xhttp2.MetaHeadersFrame) {
+		_ = f.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingMaxConcurrentStreams, Val: 0})
+	}))
+	transport := transportTo(up, upstream.Options{Connections: most})
 	defer transport.CloseIdleConnections()
 	call := func(party, path string) (*http.Response, error) {
 		q, err := http.NewRequestWithContext(upstream.WithParty(t.Context(), party, t.Context()), "GET", up.URL+path,
@@ -98,28 +111,15 @@ func TestBoundedConnections(t *testing.T) {
 // A connection is closed whose upstream takes nothing more, but goes on to send.
 func TestStuckConnection(t *testing.T) {
 	ended := make(chan struct{})
-	up := httptest.NewUnstartedServer(http.NotFoundHandler())
-	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
-	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn,
-		http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
+	up := newHTTP2(t, func(f *xhttp2.Framer) {
 		defer close(ended)
-		_, _ = io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
-		framer := xhttp2.NewFramer(c, c)
-		_ = framer.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 1<<31 - 1})
-		_ = framer.WriteWindowUpdate(0, 1<<30)
-		for framer.WriteWindowUpdate(0, 1) == nil {
+		_ = f.WriteSettings(xhttp2.Setting{ID: xhttp2.SettingInitialWindowSize, Val: 1<<31 - 1})
+		_ = f.WriteWindowUpdate(0, 1<<30)
+		for f.WriteWindowUpdate(0, 1) == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
-	}}
-	up.StartTLS()
-	defer up.Close()
-	transport := upstream.NewTransport(upstream.Options{
-		Dialer: upstream.Dialer{Hosts: []upstream.Host{{
-			Name: "127.0.0.1", Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-			RootCAs: poolOf(&proxytest.Upstream{Server: up}),
-		}}},
-		WriteTimeout: 100 * time.Millisecond,
 	})
+	transport := transportTo(up, upstream.Options{WriteTimeout: 100 * time.Millisecond})
 	go func() {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodPut, up.URL, io.NopCloser(zeros{}))
 		must(t, err)
@@ -131,34 +131,11 @@ func TestStuckConnection(t *testing.T) {
 
 // An upstream that opens the window of a stream too far ends that call, and no other.
 func TestOverflowingWindow(t *testing.T) {
-	up := httptest.NewUnstartedServer(http.NotFoundHandler())
-	up.TLS = &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
-	up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn,
-		http.Handler){"h2": func(_ *http.Server, c *tls.Conn, _ http.Handler) {
-		_, _ = io.CopyN(io.Discard, c, int64(len(xhttp2.ClientPreface)))
-		framer := xhttp2.NewFramer(c, c)
-		framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-		_ = framer.WriteSettings()
-		for {
-			frame, err := framer.ReadFrame()
-			if err != nil {
-				return
-			}
-			head, ok := frame.(*xhttp2.MetaHeadersFrame)
-			if !ok {
-				continue
-			}
-			if head.PseudoValue("path") == "/overflow" {
-				_ = framer.WriteWindowUpdate(head.StreamID, 1<<31-1)
-			}
-			var status bytes.Buffer
-			_ = hpack.NewEncoder(&status).WriteField(hpack.HeaderField{Name: ":status", Value: "200"})
-			_ = framer.WriteHeaders(xhttp2.HeadersFrameParam{StreamID: head.StreamID, BlockFragment: status.Bytes(),
-				EndStream: true, EndHeaders: true})
+	up := newHTTP2(t, answering(func(f *xhttp2.Framer, head *xhttp2.MetaHeadersFrame) {
+		if head.PseudoValue("path") == "/overflow" {
+			_ = f.WriteWindowUpdate(head.StreamID, 1<<31-1)
 		}
-	}}
-	up.StartTLS()
-	defer up.Close()
+	}))
 	transport := newTestTransport(t, up)
 	for _, path := range []string{"/overflow", "/"} {
 		ended := make(chan error, 1)

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"errors"
 	"math"
 	"net/http"
 	"slices"
@@ -107,10 +106,14 @@ func (p *Permit) Settle(status int, err error) {
 	if p.tries {
 		s.trying = false
 	}
-	switch verdict(status, err) {
-	case failed:
-		c.fail(p, p.Post || unasked(err))
-	case succeeded:
+	code := refusal.CodeOf(err)
+	unasked := slices.Contains(unaskedCodes, code)
+	switch {
+	// The upstream is not there, or says so itself.
+	case unasked, slices.Contains(askedCodes, code), slices.Contains(faultStatuses, status):
+		c.fail(p, p.Post || unasked)
+	// Any other status is a success. A call broken off by the agent or the mediator says nothing.
+	case err == nil && status != 0:
 		if !s.until.IsZero() || !c.until.IsZero() {
 			c.log.Warn("upstream", zap.String("host", c.target.Address()), zap.String("breaker", "closed"))
 		}
@@ -144,25 +147,6 @@ func (c *Circuit) fail(p *Permit, forAll bool) {
 	}
 }
 
-// Verdicts on an upstream.
-const (
-	untold = iota // not asked, or not its fault
-	failed
-	succeeded
-)
-
-// verdict judges the upstream by one call. It has failed if it is not there or says so itself. Any other status is a
-// success. A call broken off by the agent or the mediator says nothing.
-func verdict(status int, err error) int {
-	switch {
-	case isFault(err), slices.Contains(faultStatuses, status):
-		return failed
-	case err == nil && status != 0:
-		return succeeded
-	}
-	return untold
-}
-
 // faultStatuses lacks 500, which some servers answer to bad input.
 var faultStatuses = []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
@@ -173,12 +157,3 @@ var (
 		"upstream_tls_failed", "upstream_proxy_unreachable"}
 	askedCodes = []string{"upstream_timeout", "upstream_lost", "node_unavailable"}
 )
-
-func unasked(err error) bool { return hasCode(err, unaskedCodes) }
-
-func isFault(err error) bool { return unasked(err) || hasCode(err, askedCodes) }
-
-func hasCode(err error, codes []string) bool {
-	var refused *refusal.Refusal
-	return errors.As(err, &refused) && slices.Contains(codes, refused.Code())
-}

@@ -100,7 +100,7 @@ func (c Client) watch(ctx context.Context, host string) (watched context.Context
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 			GotConn: func(got httptrace.GotConnInfo) { reused.Store(got.Reused) },
 		}), func(err error) error {
-			if coded := (*refusal.Refusal)(nil); reused.Load() || errors.As(err, &coded) {
+			if reused.Load() || refusal.CodeOf(err) != "" {
 				return err
 			}
 			return c.explain(host, err)

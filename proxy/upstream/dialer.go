@@ -173,23 +173,6 @@ func whyUnreachable(err error) string {
 	return "the connection failed"
 }
 
-// CheckDestination refuses an address that the target's name does not have.
-func (d *Dialer) CheckDestination(ctx context.Context, t Target, dialled netip.Addr) error {
-	upstream, _ := findHost(d.Hosts, t.Host, t.Port)
-	if upstream.Address.Addr() == dialled {
-		return nil
-	}
-	addrs, err := d.resolve(ctx, t.Host)
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Unmap() == dialled }) {
-		return refusal.New("target_mismatch",
-			"the connection was made to %s, which is not an address of %s", dialled, t.Host)
-	}
-	return nil
-}
-
 func (d *Dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr}, nil

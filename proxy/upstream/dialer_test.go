@@ -219,10 +219,10 @@ func TestOwnAddresses(t *testing.T) {
 }
 
 func TestCheckDestination(t *testing.T) {
-	d := &Dialer{
+	d := NewTransport(Options{Dialer: Dialer{
 		Resolver: names{"a.example": {netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("::ffff:192.0.2.2")}},
 		Hosts:    []Host{{Name: "pinned.example", Address: netip.MustParseAddrPort("192.0.2.3:8443")}},
-	}
+	}})
 	for _, tt := range []struct{ host, dialled, code string }{
 		{"a.example", "192.0.2.1", ""},
 		{"a.example", "192.0.2.2", ""},

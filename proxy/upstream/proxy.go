@@ -109,17 +109,13 @@ func (d *Dialer) tunnel(ctx context.Context, to string) (c stream, err error) {
 }
 
 func codeOf(err error) string {
-	var refused *refusal.Refusal
-	var not notConnected
 	switch {
 	case err == nil:
 		return ""
-	case errors.As(err, &not):
+	case errors.As(err, new(notConnected)):
 		return "upstream_unreachable"
-	case errors.As(err, &refused):
-		return refused.Code()
 	}
-	return "client_gone"
+	return cmp.Or(refusal.CodeOf(err), "client_gone")
 }
 
 // authorize answers the first challenge of the Digest scheme that it can.

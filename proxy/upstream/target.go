@@ -133,7 +133,7 @@ func ParseAuthority(s string) (host string, port uint16, err error) {
 // NormalHost returns the normal form of a domain name or IPv4 address, or "".
 func NormalHost(s string) string {
 	host := strings.ToLower(s)
-	if !isASCII(host) || strings.Contains(host, "xn--") {
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) || strings.Contains(host, "xn--") {
 		// Only here: the Lookup profile forbids the underscore, which real hosts have, and accepts broken UTF-8.
 		var err error
 		if host, err = idna.Lookup.ToASCII(s); err != nil || !utf8.ValidString(s) {
@@ -162,28 +162,14 @@ func NormalHost(s string) string {
 	return host
 }
 
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
-}
-
 // validLabel takes letters, digits, underscores and inner hyphens (RFC 1123 section 2.1, RFC 8552).
 func validLabel(s string) bool {
 	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
 	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '-', c == '_':
-		default:
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
+	})
 }
 
 func isNumeric(label string) bool {

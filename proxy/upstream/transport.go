@@ -154,19 +154,15 @@ func (t *Transport) of(ctx context.Context) *http.Transport {
 	if known { // the certificate was renewed
 		go old.CloseIdleConnections() // those in use end soon after their requests: see IdleConnTimeout
 	} else if named {
-		context.AfterFunc(p.life, func() { t.drop(of) })
+		context.AfterFunc(p.life, func() {
+			t.mu.Lock()
+			last := t.shared[of] // its certificate may have been renewed since
+			delete(t.shared, of)
+			t.mu.Unlock() // closing may take time
+			last.CloseIdleConnections()
+		})
 	}
 	return via
-}
-
-func (t *Transport) drop(of pool) {
-	t.mu.Lock()
-	via, known := t.shared[of]
-	delete(t.shared, of)
-	t.mu.Unlock() // closing may take time
-	if known {
-		via.CloseIdleConnections()
-	}
 }
 
 // connect makes a connection, and counts it for its party until it is closed. Idle connections make room for new ones.
@@ -245,7 +241,7 @@ func forCall(dial func(context.Context, string, string) (net.Conn, error)) func(
 
 // RoundTrip sends a request made by forward.Request: ContentLength is 0 for no body and -1 for unknown.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.ContentLength == 0 && r.Body != nil && r.Body != http.NoBody {
+	if r.ContentLength == 0 && hasBody(r) {
 		// net/http takes 0 beside a body for unknown and would send it chunked, which some servers refuse.
 		out := *r
 		out.Body = http.NoBody
@@ -312,7 +308,7 @@ func alone(r *http.Request) bool {
 // bodyless request, lost on a kept connection, whose Idempotency-Key makes that harmless; here the key means the
 // opposite. It never repeats on a fresh connection.
 func mayBeResent(r *http.Request) bool {
-	if r.Body != nil && r.Body != http.NoBody {
+	if hasBody(r) {
 		return false // no GetBody
 	}
 	switch r.Method {
@@ -328,10 +324,12 @@ func mayBeResent(r *http.Request) bool {
 func mayBeLeftUnread(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodDelete, http.MethodOptions, http.MethodTrace:
-		return r.Body != nil && r.Body != http.NoBody
+		return hasBody(r)
 	}
 	return false
 }
+
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
 // provesConnection reports whether the credentials' scheme makes servers authenticate the connection, and with it all
 // later requests (RFC 4559 section 6).
@@ -347,7 +345,19 @@ func provesConnection(r *http.Request) bool {
 // CheckDestination refuses an address that a client dialled for target if the target's name, resolved here, does not
 // have it (target_mismatch) or does not resolve (upstream_unresolvable). For PipelineOptions.Destination.
 func (t *Transport) CheckDestination(ctx context.Context, target Target, dialled netip.Addr) error {
-	return t.dialer.CheckDestination(ctx, target, dialled)
+	upstream, _ := findHost(t.dialer.Hosts, target.Host, target.Port)
+	if upstream.Address.Addr() == dialled {
+		return nil
+	}
+	addrs, err := t.dialer.resolve(ctx, target.Host)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(addrs, func(a netip.Addr) bool { return a.Unmap() == dialled }) {
+		return refusal.New("target_mismatch",
+			"the connection was made to %s, which is not an address of %s", dialled, target.Host)
+	}
+	return nil
 }
 
 // CloseIdleConnections closes the idle connections.
@@ -372,10 +382,9 @@ func (e upstreamError) Unwrap() []error { return []error{e.Refusal, e.cause} }
 // Classify gives an error of a transport or body its code, unless it has one. After upstream_timeout, upstream_lost,
 // upstream_client_refused and client_gone the request may have arrived; after all others nothing was sent.
 func Classify(err error) error {
-	var refused *refusal.Refusal
 	var timeout net.Error
 	switch {
-	case err == nil || errors.As(err, &refused):
+	case err == nil || refusal.CodeOf(err) != "":
 		return err
 	case errors.Is(err, context.Canceled):
 		return upstreamError{refusal.New("client_gone", "the client went away before the upstream had answered"), err}

@@ -88,7 +88,7 @@ func run(file, from string) (unclassified, gone []string, err error) {
 			}
 		}
 	}
-	if err := table.Write(&out, order); err != nil {
+	if err := write(&out, table, order); err != nil {
 		return nil, nil, err
 	}
 	slices.Sort(unclassified)

@@ -29,10 +29,9 @@ type Set struct {
 type keptID [16]byte // a hash, because an id may hold a text
 
 // keptBy names an id at a host: another host must not vouch for it.
-func keptBy(host, id string) (k keptID) {
+func keptBy(host, id string) keptID {
 	sum := sha256.Sum256([]byte(host + "\x00" + id))
-	copy(k[:], sum[:])
-	return k
+	return keptID(sum[:16])
 }
 
 // Add notes that a host keeps something under an id.

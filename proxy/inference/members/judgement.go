@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,13 +54,10 @@ func (j Judgement) Refusal() error {
 			j.Unseen},
 		{"model_member_unknown", "is unknown to the mediator, so the provider could act on it", j.Unknown},
 	} {
-		if len(part.names) == 0 {
-			continue
+		if len(part.names) > 0 {
+			code = cmp.Or(code, part.code)
+			sentences = append(sentences, part.names.String()+" "+part.says)
 		}
-		if code == "" {
-			code = part.code
-		}
-		sentences = append(sentences, part.names.String()+" "+part.says)
 	}
 	if code == "" {
 		return nil
@@ -71,16 +69,11 @@ const maxName = 128 // bytes
 
 // NameOf returns a text if it looks like a name, and else "": records must not hold texts.
 func NameOf(s string) string {
-	if len(s) > maxName {
-		return ""
+	other := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("_-.:/@+", c)
 	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.', c == ':',
-			c == '/', c == '@', c == '+':
-		default:
-			return ""
-		}
+	if len(s) > maxName || strings.ContainsFunc(s, other) {
+		return ""
 	}
 	return s
 }

@@ -7,11 +7,9 @@ package members
 
 import (
 	"bufio"
-	"cmp"
 	_ "embed"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -97,34 +95,4 @@ func (t Table) read(r io.Reader) error {
 		}
 	}
 	return lines.Err()
-}
-
-const width = 118
-
-// Write writes the table as [Parse] reads it, in the order of places.
-func (t Table) Write(w io.Writer, places []Place) error {
-	var out strings.Builder
-	for _, p := range places {
-		fmt.Fprintf(&out, "\n[%s]\n", p)
-		for c, class := range classes {
-			line := ""
-			for _, name := range slices.SortedFunc(maps.Keys(t[p]), cmp.Compare[string]) {
-				switch {
-				case t[p][name] != Class(c):
-				case line == "":
-					line = class + ": " + name
-				case len(line)+1+len(name) > width:
-					fmt.Fprintln(&out, line)
-					line = class + ": " + name
-				default:
-					line += " " + name
-				}
-			}
-			if line != "" {
-				fmt.Fprintln(&out, line)
-			}
-		}
-	}
-	_, err := io.WriteString(w, out.String())
-	return err
 }
