@@ -91,8 +91,9 @@ func TestThirdAgents(t *testing.T) {
 		bound := (0.5 + 0.80*(float64(10+k)/float64(20+k)-0.5)) / 0.5
 		last := (l[len(l)-1].At-midnight)/day + 1
 		before := accrual.Rating{}
+		agent, correct, mistaken := grow(l), grow(right), grow(wrong)
 		for after := last % 3; after < last+10; after++ {
-			without, with, fallen := l.upTo(after), right.upTo(after), wrong.upTo(after)
+			without, with, fallen := agent.upTo(after), correct.upTo(after), mistaken.upTo(after)
 			if with.R < without.R || with.R > without.R*bound+1e-4 {
 				t.Fatalf("seed %d, day %d: disputes of %d owners move R from %v to %v", seed, after, k, without.R, with.R)
 			}
@@ -105,16 +106,22 @@ func TestThirdAgents(t *testing.T) {
 	}
 }
 
-func (l log) upTo(days int64) accrual.Rating {
-	return replayed(l.upToTime(midnight + days*day - 1)).Rating(midnight + days*day)
+// growing is an account to which the entries of a log are added as the days go by. TestRatingsAreReplayed shows that it
+// is rated like a replay of what it holds, which takes far longer each day.
+type growing struct {
+	*accrual.Account
+	rest log
 }
 
-func (l log) upToTime(at int64) log {
-	n := slices.IndexFunc(l, func(e accrual.Entry) bool { return e.At > at })
-	if n < 0 {
-		return l
+func grow(l log) *growing { return &growing{replayed(nil), l} }
+
+func (g *growing) upTo(days int64) accrual.Rating {
+	for ; len(g.rest) > 0 && g.rest[0].At < midnight+days*day; g.rest = g.rest[1:] {
+		if _, err := g.Add(g.rest[0]); err != nil {
+			panic(err)
+		}
 	}
-	return l[:n]
+	return g.Rating(midnight + days*day)
 }
 
 func TestRatingsAreReplayed(t *testing.T) {
@@ -210,10 +217,10 @@ func TestLongSilence(t *testing.T) {
 func TestRatesInBounds(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 23))
-		l := attacked(r, randomly(r), 5, r.IntN(2) == 0)
+		agent := grow(attacked(r, randomly(r), 5, r.IntN(2) == 0))
 		before := 0.0
 		for after := range int64(60) {
-			got := l.upTo(after)
+			got := agent.upTo(after)
 			i := got.Inputs
 			for name, v := range map[string]float64{
 				"sigma": i.Sigma, "drawdown": i.Drawdown, "transparency": i.Transparency, "U": i.Adoption, "S": i.Survival,
