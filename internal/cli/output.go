@@ -92,7 +92,6 @@ func (f filter) Write(text []byte) (int, error) {
 // characters.
 func Plain(w io.Writer) io.Writer { return filter{w, terminal.Plain} }
 
-// Unbroken is [terminal.Unbroken].
 func Unbroken(s string) string { return terminal.Unbroken(s) }
 
 // Lines returns a writer of lines for a terminal, as [Plain] does. Each Write has to be one line: a value in it cannot
@@ -111,7 +110,6 @@ func Lines(w io.Writer) io.Writer {
 // empty.
 func Coloured(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && IsTerminal(w) }
 
-// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -9,10 +9,8 @@ import (
 	"github.com/actionproof/mediator/internal/identity"
 )
 
-// Check implements [fields.Checker].
 func (e *Endpoint) Check(key string, f *findings) { e.checkWith(key, Tokens{}, f) }
 
-// Check implements [fields.Checker].
 func (a *Admin) Check(key string, f *findings) {
 	a.checkWith(key, a.Tokens, f)
 	for name, path := range map[string]string{".tokens.read": a.Tokens.Read, ".tokens.operate": a.Tokens.Operate} {
@@ -52,7 +50,6 @@ func (e *Endpoint) Admits(caller identity.ID) bool {
 	return slices.ContainsFunc(e.Callers, caller.Matches)
 }
 
-// Check implements [fields.Checker].
 func (p *Peer) Check(key string, f *findings) {
 	if p.TCP != "" {
 		checkTCP(f, key, p.TCP)
@@ -131,7 +128,6 @@ func parseNetworks(list []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Check implements [fields.Checker].
 func (c *Agent) Check(key string, f *findings) {
 	if c.UID == nil && len(c.GIDs) > 0 {
 		f.Add(key+".gids", "has no meaning without %s.uid", key)

@@ -78,7 +78,6 @@ func (c *Context) Named(endpoints ...string) (all []string) {
 // All returns all endpoints that the context names. A reload goes in this order, the sidecar's last.
 func (c *Context) All() []string { return c.Named(c.Control, c.Trigger, c.Reputation, c.Admin) }
 
-// Check implements [fields.Checker].
 func (c *Context) Check(key string, f *findings) {
 	for name, at := range map[string]string{"admin": c.Admin, "trigger": c.Trigger, "control": c.Control,
 		"reputation": c.Reputation} {

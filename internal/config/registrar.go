@@ -61,7 +61,6 @@ type Cluster struct {
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
 
-// Defaults of a registrar.
 const (
 	RegistrarSigner   = "actionproof.github.io/mediator"
 	RegistrarCAKey    = "tls-authority-key"

@@ -29,7 +29,6 @@ type TransparencyLog struct {
 	Accepts    *translog.Policy `yaml:"-"`
 }
 
-// Check implements [fields.Checker].
 func (t *TransparencyLog) Check(key string, f *findings) {
 	if t.Origin != "" {
 		if _, err := translog.NewKey(t.Origin, make([]byte, 32), nil); err != nil {

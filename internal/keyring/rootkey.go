@@ -33,7 +33,6 @@ type RootKey struct {
 
 var _ signer.Key = RootKey{}
 
-// KeyID returns the kid of the key.
 func (k RootKey) KeyID() string { return k.version.KeyID() }
 
 // Current returns the key's only version.
@@ -109,7 +108,6 @@ type postQuantumKey struct {
 
 var _ evidence.Key = (*postQuantumKey)(nil)
 
-// KeyID returns the kid of the root, which both of its keys share.
 func (k *postQuantumKey) KeyID() string { return k.id }
 
 // Sign makes a hedged signature (FIPS 204 section 3.4).

@@ -108,7 +108,6 @@ func New(judge Judge) *Calls {
 // credential or broken message in it.
 func (c *Calls) Unfit() map[string]string { return c.unfit }
 
-// Add adds the record of a call.
 func (c *Calls) Add(r ledger.Record) {
 	if r.Unfit != "" {
 		c.unfit[r.Session] = r.Unfit

@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Agent is the user of the agent.
 type Agent struct {
 	UID  uint32
 	GIDs []uint32 // all its groups

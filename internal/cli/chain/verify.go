@@ -102,7 +102,6 @@ their gate, and are not verified here (challenge verify, capability verify).`,
 	return c
 }
 
-// verifier is the command with its flags.
 type verifier struct {
 	judgeFlags
 	log logFlags

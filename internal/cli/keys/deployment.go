@@ -14,7 +14,6 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Deployment returns the commands about the strict deployment manifest.
 func Deployment() *cobra.Command {
 	return cli.Group("deployment", "The strict deployment manifest", deploymentHash(), deploymentCertify())
 }

@@ -21,7 +21,6 @@ type URLs struct {
 // Plain says where plain HTTP is allowed.
 type Plain int
 
-// Where plain HTTP is allowed.
 const (
 	Nowhere Plain = iota
 	Loopback

@@ -51,7 +51,6 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe describes nothing, because most metrics are missing at the start.
 func (stateCollector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements [prometheus.Collector].
 func (s stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/kube"
@@ -228,9 +229,9 @@ func (c *cluster) unseen(own string) bool {
 // lead signs requests and publishes the CA, until ctx ends. The replica that led before may have made the CA another
 // certificate.
 func (c *cluster) lead(ctx context.Context) {
-	for err := c.p.authority.Open(ctx); err != nil && ctx.Err() == nil; err = c.p.authority.Open(ctx) {
-		c.p.failed("the CA is not read", err)
-		_ = every.Sleep(ctx, retry)
+	open := func() error { return c.p.authority.Open(ctx) }
+	if await.Success(ctx, c.p.Log, retry, "the CA is not read", open) != nil {
+		return
 	}
 	var work sync.WaitGroup
 	if c.audience == "" { // else the cluster may have no such requests

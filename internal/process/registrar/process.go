@@ -47,7 +47,7 @@ import (
 	"github.com/actionproof/mediator/internal/registrar"
 )
 
-// process is the running registrar. A reload reads the rules again.
+// process is the running registrar, a [daemon.Service]. A reload reads the rules again.
 type process struct {
 	*daemon.Process
 	*registrar.Registrar
@@ -109,7 +109,6 @@ func Plan(c *config.Registrar) (daemon.Plan, error) {
 	return p, p.UseDatabase(c.Postgres.ConnString())
 }
 
-// Plan implements [daemon.Service].
 func (*process) Plan(c *config.Registrar) (daemon.Plan, error) { return Plan(c) }
 
 // Roles implements [daemon.Service]. The registrar signs no evidence; its custody has the CA's key.
@@ -165,7 +164,6 @@ func (p *process) Open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close implements [daemon.Service].
 func (p *process) Close() {
 	if p.store != nil {
 		_ = p.store.Close()
@@ -359,7 +357,6 @@ func (p *process) Serve(ctx context.Context, _ *errgroup.Group, _ *daemon.Config
 	}
 }
 
-// Next implements [daemon.Service].
 func (p *process) Next(ctx context.Context, _ *daemon.Configured[config.Registrar]) (func() error, error) {
 	return func() error { return p.readRules(ctx) }, nil
 }

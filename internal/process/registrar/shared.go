@@ -97,7 +97,6 @@ CASE WHEN octet_length(content) <= $2 THEN content END FROM files LIMIT $3`, max
 	return rows.Err()
 }
 
-// Close implements [registrar.Store].
 func (s *shared) Close() error { return s.db.Close() }
 
 // Bounds on what is read of the database, which others may write: on a file's name and content in bytes, on the
@@ -141,7 +140,6 @@ func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
 // changes is the channel on which replicas hear of each other's edits.
 const changes = "actionproof_registrar"
 
-// Watch implements [registrar.Store].
 func (s *shared) Watch(ctx context.Context, changed func(), failed func(error)) {
 	s.db.Listen(ctx, changes, changed, failed)
 }
@@ -236,7 +234,6 @@ ON CONFLICT (one) DO UPDATE SET revision = excluded.revision, mac = excluded.mac
 			strings.Join(after.seals, " ")))
 }
 
-// Read implements [registrar.Store].
 func (s *shared) Read(ctx context.Context, name string) ([]byte, error) {
 	now, err := s.stored(ctx, s.db.Read(), name)
 	if err == nil {
@@ -248,7 +245,6 @@ func (s *shared) Read(ctx context.Context, name string) ([]byte, error) {
 	return now.content, err
 }
 
-// Version implements [registrar.Store].
 func (s *shared) Version(ctx context.Context) (string, error) {
 	now, err := s.stored(ctx, s.db.Read(), "")
 	return strconv.FormatInt(now.revision, 10), err

@@ -53,7 +53,6 @@ func (s *snapshot) checkPosts(ctx context.Context) error {
 	return s.checkProxy(ctx)
 }
 
-// UpstreamProxy implements [admin.Deployment].
 func (s *snapshot) UpstreamProxy(ctx context.Context) *admin.UpstreamProxy {
 	if s.Config.UpstreamProxy == nil {
 		return nil

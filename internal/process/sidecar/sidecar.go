@@ -63,7 +63,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// sidecar is the running sidecar. A reload replaces its snapshot; everything else stays.
+// sidecar is the running sidecar, a [daemon.Service]. A reload replaces its snapshot; everything else stays.
 type sidecar struct {
 	*daemon.Process
 	config *config.Sidecar // as read at the start
@@ -216,7 +216,6 @@ func (p *sidecar) Close() {
 // ReadSecrets waits for the credentials in Vault.
 func (p *sidecar) ReadSecrets(ctx context.Context) error { return p.credentials.read(ctx, p.Log, true) }
 
-// Begin implements [daemon.Service].
 func (p *sidecar) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
 	p.life = ctx
 	if err := p.beginTransparency(ctx, group); err != nil {

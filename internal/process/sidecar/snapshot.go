@@ -26,8 +26,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// snapshot holds everything that judges calls under one configuration. It never changes, except that its trust follows
-// the bundle. A call uses one snapshot from its beginning to its end.
+// snapshot, an [admin.Deployment], holds everything that judges calls under one configuration. It never changes, except
+// that its trust follows the bundle. A call uses one snapshot from its beginning to its end.
 type snapshot struct {
 	*daemon.Configured[config.Sidecar]
 	process     *sidecar
@@ -43,7 +43,6 @@ type snapshot struct {
 	stop       context.CancelFunc // stops observing its deployment
 }
 
-// Next implements [daemon.Service].
 func (p *sidecar) Next(ctx context.Context, next *daemon.Configured[config.Sidecar]) (func() error, error) {
 	if err := p.checkControl(ctx, next.Strict); err != nil {
 		return nil, err
@@ -165,16 +164,13 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	return nil
 }
 
-// Controls implements [admin.Deployment].
 func (s *snapshot) Controls(ctx context.Context) []policy.ObservedControl {
 	s.deployment.observe(ctx, 0)
 	return s.deployment.seen.Load().controls
 }
 
-// Purpose implements [admin.Deployment].
 func (s *snapshot) Purpose(rule string) match.Purpose { return s.purposes[rule] }
 
-// Rules implements [admin.Deployment].
 func (s *snapshot) Rules() own.Rules { return s.rules }
 
 func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Addr) error {

@@ -22,7 +22,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// source is the running trigger service. A reload replaces its sources of events; everything else stays.
+// source is the running trigger service, a [daemon.Service]. A reload replaces its sources of events and nothing else.
 type source struct {
 	*daemon.Process
 	config  *config.Trigger // as read at the start
@@ -55,10 +55,8 @@ func Plan(c *config.Trigger) (daemon.Plan, error) {
 	return p, p.UseDatabase(c.Store.Postgres.ConnString())
 }
 
-// Plan implements [daemon.Service].
 func (*source) Plan(c *config.Trigger) (daemon.Plan, error) { return Plan(c) }
 
-// Roles implements [daemon.Service].
 func (p *source) Roles(process *daemon.Process, c *config.Trigger) (err error) {
 	p.Process, p.config, p.latest = process, c, c
 	origin, receipt := p.config.Keys.Origin, p.config.Keys.Receipt
@@ -117,7 +115,6 @@ func (p *source) Serve(context.Context, *errgroup.Group, *daemon.Configured[conf
 	return nil
 }
 
-// Next implements [daemon.Service].
 func (p *source) Next(_ context.Context, next *daemon.Configured[config.Trigger]) (func() error, error) {
 	return func() error {
 		next.Config.ReuseSources(p.latest)
@@ -129,7 +126,6 @@ func (p *source) Next(_ context.Context, next *daemon.Configured[config.Trigger]
 	}, nil
 }
 
-// Close implements [daemon.Service].
 func (p *source) Close() {
 	if p.service != nil {
 		p.service.Close()
