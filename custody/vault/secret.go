@@ -35,8 +35,7 @@ func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observati
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.forbidden(s.keys))
 }
 
-// SignRS256 signs a message (RFC 7518 section 3.3) with an RSA key of the Transit engine: a credential for an API, not
-// one of the deployment's signing keys.
+// SignRS256 signs a message (RFC 7518 section 3.3) with an RSA key of the Transit engine, which is an API's credential.
 func (s *Secrets) SignRS256(ctx context.Context, key string, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.session.server.o.Timeout)
 	defer cancel()
@@ -112,8 +111,7 @@ type lease struct {
 // MaxHeld bounds the use of a secret without a lease. A lease ends earlier or later by itself.
 const MaxHeld = time.Minute
 
-// refusedPause is the first pause. It doubles up to MaxHeld: an agent may find a call that always gets 401, and some
-// engines make a new secret for each reading.
+// refusedPause is the first pause, and doubles up to MaxHeld: an agent may find a call that always gets 401.
 const refusedPause = time.Second
 
 // Secret reads the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or database/creds/reports
@@ -160,8 +158,7 @@ func (s *Secret) fresh() (Reading, bool) {
 	return h.Reading, ok
 }
 
-// Refused makes the next use read the secret again, after an upstream answered 401 to a field's value. It ignores a
-// secret that was only just read.
+// Refused makes the next use read the secret again, after an upstream answered 401, unless it was only just read.
 func (s *Secret) Refused(field, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,8 +194,7 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 	return h.Reading, nil
 }
 
-// still returns a refused secret that could not be read again: the refusal may be of one call alone, and others use the
-// secret too.
+// still returns a refused secret that could not be read again: the refusal may be of one call, and others use it too.
 func (s *Secret) still(err error) (Reading, error) {
 	s.mu.Lock()
 	s.old, s.failed = false, s.session.server.o.Now()

@@ -75,8 +75,8 @@ func checkTCP(f *findings, key, address string) {
 	f.OverTCP = append(f.OverTCP, key)
 }
 
-// checkTLS needs the checks of all endpoints before it.
-func (p *Process) checkTLS(f *findings) {
+// Check needs the checks of all endpoints before it, as it has: blocks are checked after their keys.
+func (p *Process) Check(_ string, f *findings) {
 	if p.Registrar != nil && p.Registrar.Unix != "" {
 		f.Add("registrar.unix",
 			"has no meaning: the registrar answers only over TCP, and knows its callers by their certificates")

@@ -98,7 +98,7 @@ func (r *Registry) due(ctx context.Context, from []string, as map[string][]strin
 	defer cancel()
 	var roles []daemon.RoleDocument
 	for _, at := range from {
-		of, err := rolesAt(ctx, at)
+		of, err := ReadRoles(ctx, at)
 		if err == nil {
 			err = sameRoles(at, as[at], signsAs(of))
 		}

@@ -173,8 +173,7 @@ func (o Options) serviceAccounts() ([]step, error) {
 	return steps, nil
 }
 
-// split returns the namespaces and the names of service accounts. Vault lets each name of a role in from each of its
-// namespaces, so all these pairs must be meant.
+// split returns the namespaces and the names of service accounts. Vault admits all their pairs, so all must be meant.
 func split(accounts []string) (namespaces, names []string, err error) {
 	for _, account := range accounts {
 		if !accountName.MatchString(account) {
@@ -211,8 +210,7 @@ func (p *Plan) Commands() []string {
 	return out
 }
 
-// Apply carries out the plan and keeps what is already right. It stops at the first failure, and returns the steps
-// before it.
+// Apply carries out the plan and keeps what is right. It stops at the first failure, and returns the steps before it.
 func (p *Plan) Apply(ctx context.Context, c *api.Client) ([]Done, error) {
 	done := []Done{}
 	for _, s := range p.steps {

@@ -62,14 +62,11 @@ func (p *plane) Plan(c *config.Control) (daemon.Plan, error) {
 	return plan, err
 }
 
-func (p *plane) Roles(process *daemon.Process, c *config.Control) (err error) {
+func (p *plane) Roles(process *daemon.Process, c *config.Control) error {
 	p.Process, p.config = process, c
-	if p.decision, err = daemon.NewIssuer(process, evidence.PolicyDecisionKind(), c.Keys.Decision, c.Audience); err !=
-		nil {
-		return err
-	}
-	p.grant, err = daemon.NewIssuer(process, evidence.ActionGrantKind(), c.Keys.Grant, c.Audience)
-	return err
+	return cmp.Or(
+		daemon.AddIssuer(process, &p.decision, evidence.PolicyDecisionKind(), c.Keys.Decision, c.Audience),
+		daemon.AddIssuer(process, &p.grant, evidence.ActionGrantKind(), c.Keys.Grant, c.Audience))
 }
 
 func (p *plane) Begin(context.Context, *errgroup.Group) (http.Handler, error) {

@@ -10,8 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/keystore"
 )
 
-// stateCollector makes the metrics about trust, keys and Vault from the process's state, so a scrape leaves no line in
-// a custody's audit log. Times are in Unix seconds.
+// stateCollector makes metrics of trust, keys and Vault without asking a custody, which logs questions. Unix seconds.
 type stateCollector struct{ p *Process }
 
 var (

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/deployed"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/strictjson"
@@ -236,15 +237,11 @@ func (r *registration) write(ctx context.Context, t trust) error {
 	}
 	hash := m.Hash()
 	r.manifest.Store(&hash)
-	select {
-	case r.delivered <- struct{}{}:
-	default:
-	}
+	every.Wake(r.delivered)
 	return nil
 }
 
-// reload makes this process use each delivered manifest. It tries again until it may: a sidecar uses no manifest by
-// which the control plane does not decide yet.
+// reload makes this process use each delivered manifest, once it may: a sidecar waits for its control plane.
 func (r *registration) reload(ctx context.Context) {
 	var again <-chan time.Time
 	pause := registrarPause

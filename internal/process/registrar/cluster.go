@@ -61,14 +61,6 @@ func newCluster(p *process) (*cluster, error) {
 		ruled: make(chan struct{}, 1)}, nil
 }
 
-// follow makes followPods watch the namespaces of other rules.
-func (c *cluster) follow() {
-	select {
-	case c.ruled <- struct{}{}:
-	default:
-	}
-}
-
 // followPods watches the pods of each namespace that the rules name, until ctx ends.
 func (c *cluster) followPods(ctx context.Context) {
 	var all sync.WaitGroup
@@ -208,8 +200,7 @@ func (c *cluster) alive(ctx context.Context) (map[string]bool, error) {
 	return live, nil
 }
 
-// unseen reports whether the watch knows no pod with this UID or service account. Until it knows the pods of all
-// namespaces, it reports false.
+// unseen reports whether the watch knows all pods, and none with this UID or service account.
 func (c *cluster) unseen(own string) bool {
 	rules, err := c.p.Rules()
 	c.mu.Lock()
@@ -226,8 +217,7 @@ func (c *cluster) unseen(own string) bool {
 	return true
 }
 
-// lead signs requests and publishes the CA, until ctx ends. The replica that led before may have made the CA another
-// certificate.
+// lead signs requests and publishes the CA, until ctx ends. The earlier leader may have made the CA a certificate.
 func (c *cluster) lead(ctx context.Context) {
 	open := func() error { return c.p.authority.Open(ctx) }
 	if await.Success(ctx, c.p.Log, retry, "the CA is not read", open) != nil {
@@ -256,8 +246,7 @@ func (c *cluster) lead(ctx context.Context) {
 	work.Wait()
 }
 
-// publishCA publishes the CA's certificates as a ClusterTrustBundle, or for pods with tokens in the ConfigMap, if they
-// differ from those published. It returns what is published.
+// publishCA publishes the CA as a ClusterTrustBundle, or in the ConfigMap, unless it is published. It returns what is.
 func (c *cluster) publishCA(ctx context.Context, published string) string {
 	pem := string(c.p.authority.PEM())
 	var err error

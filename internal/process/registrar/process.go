@@ -80,8 +80,7 @@ const (
 
 // Run runs the registrar until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "registrar", path, stderr,
-		&process{stderr: stderr, ruled: make(chan struct{})})
+	return daemon.Run(ctx, "registrar", path, stderr, &process{stderr: stderr, ruled: make(chan struct{})})
 }
 
 // Plan returns what the registrar takes from a configuration.
@@ -271,7 +270,7 @@ func (p *process) readRules(ctx context.Context) error {
 		return err
 	}
 	if p.cluster != nil {
-		p.cluster.follow()
+		every.Wake(p.cluster.ruled) // other namespaces
 	}
 	p.Log.Info("rules read", zap.Int64("serial", rules.Serial), zap.Int("rules", len(rules.Rules)),
 		zap.Bool("signed", !rules.Trial))

@@ -40,8 +40,7 @@ type shared struct {
 const tables = `CREATE TABLE files (name text PRIMARY KEY, hash text NOT NULL, content bytea NOT NULL);
 CREATE TABLE seal (one boolean PRIMARY KEY DEFAULT true CHECK (one), revision bigint NOT NULL, mac text NOT NULL)`
 
-var schema = db.Schema{Name: "actionproof_registrar", Version: 2, Tables: tables,
-	Forgets: "which keys are certified"}
+var schema = db.Schema{Name: "actionproof_registrar", Version: 2, Tables: tables, Forgets: "which keys are certified"}
 
 // Keys of the database's advisory locks: of an edit, and of the replica that leads.
 const editLock, leadLock = 0x6d656469_01, 0x6d656469_02

@@ -2,6 +2,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -57,15 +58,12 @@ func Plan(c *config.Trigger) (daemon.Plan, error) {
 
 func (*source) Plan(c *config.Trigger) (daemon.Plan, error) { return Plan(c) }
 
-func (p *source) Roles(process *daemon.Process, c *config.Trigger) (err error) {
+func (p *source) Roles(process *daemon.Process, c *config.Trigger) error {
 	p.Process, p.config, p.latest = process, c, c
-	origin, receipt := p.config.Keys.Origin, p.config.Keys.Receipt
-	p.origin, err = daemon.NewIssuer(process, evidence.TriggerOriginProofKind(), origin.SigningKey, origin.Audience)
-	if err != nil {
-		return err
-	}
-	p.receipt, err = daemon.NewIssuer(process, evidence.TriggerReceiptKind(), receipt.SigningKey, receipt.Audience)
-	return err
+	origin, receipt := c.Keys.Origin, c.Keys.Receipt
+	return cmp.Or(
+		daemon.AddIssuer(process, &p.origin, evidence.TriggerOriginProofKind(), origin.SigningKey, origin.Audience),
+		daemon.AddIssuer(process, &p.receipt, evidence.TriggerReceiptKind(), receipt.SigningKey, receipt.Audience))
 }
 
 // Open opens the event store.
@@ -100,8 +98,7 @@ func (p *source) Begin(ctx context.Context, group *errgroup.Group) (http.Handler
 	return mux, nil
 }
 
-// listenWebhooks opens the address for webhooks. If they arrive over HTTPS, group follows the certificate until ctx
-// ends.
+// listenWebhooks opens the address for webhooks. group follows the certificate, if there is one, until ctx ends.
 func (p *source) listenWebhooks(ctx context.Context, group *errgroup.Group) (net.Listener, error) {
 	c := p.config
 	if c.TLSCertificate == "" {
