@@ -45,17 +45,14 @@ func (m *Memory) Rotate() error {
 	return nil
 }
 
-// Name implements [Key].
 func (m *Memory) Name() string { return m.name }
 
-// Current implements [Key].
 func (m *Memory) Current(context.Context) (Version, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.versions[len(m.versions)-1], nil
 }
 
-// Versions implements [Key].
 func (m *Memory) Versions(context.Context) ([]Version, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -9,8 +9,7 @@ import (
 // Launcher is the kind of finding that a run's launcher ended before its session: what it left behind is out of sight.
 const Launcher = "launcher"
 
-// Answer is the kind of finding that a human may have answered a tool's question. It is seen in a message, so [Kinds]
-// lacks it.
+// Answer is the finding that a human may have answered a tool's question. A message shows it, so [Kinds] lacks it.
 const Answer = "answer"
 
 // Kinds returns the kinds of findings about processes, in reporting order.
@@ -50,7 +49,6 @@ func NewReport(found []Finding, unseen map[string]string) Report {
 	return out
 }
 
-// Has reports whether there is a finding of this kind.
 func (r Report) Has(kind string) bool {
 	return slices.ContainsFunc(r.Found, func(f Finding) bool { return f.Kind == kind })
 }

@@ -126,12 +126,6 @@ func (k *key) all(ctx context.Context) ([]version, error) {
 	return k.versions, nil
 }
 
-func (k *key) refresh(ctx context.Context) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.load(ctx)
-}
-
 // The caller holds mu.
 func (k *key) load(ctx context.Context) error {
 	var found []version

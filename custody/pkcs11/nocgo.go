@@ -18,13 +18,10 @@ func Open(Options) (*Token, error) {
 		"pkcs11: this binary is built without cgo and cannot load a PKCS #11 module: build it with make build-pkcs11")
 }
 
-// Key is never reached.
 func (*Token) Key(string) (custody.Key, error) { return nil, errors.New("pkcs11: no token") }
 
-// Public is never reached.
 func (*Token) Public(context.Context, string) ([]custody.Version, custody.Properties, error) {
 	return nil, custody.Properties{}, errors.New("pkcs11: no token")
 }
 
-// Close does nothing.
 func (*Token) Close() error { return nil }

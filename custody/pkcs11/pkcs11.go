@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// Options name a token.
 type Options struct {
 	Module string // path of the token's library
 	Token  string // label of the token

@@ -53,8 +53,7 @@ func Open(o Options) (*Token, error) {
 	return t, nil
 }
 
-// SoftHSM rewrites a token's file at each login. Another process that starts meanwhile may see no token, or one
-// without a PIN, or fail to write the file.
+// SoftHSM rewrites a token's file at each login: a process that starts meanwhile may see no token or no PIN.
 const (
 	tries = 20
 	pause = 100 * time.Millisecond
@@ -101,8 +100,7 @@ func (t *Token) Close() error {
 	return err
 }
 
-// use runs do with a session. A module knows no context: after ctx ends, the call goes on without its caller. It keeps
-// the session, which bounds the calls that hang.
+// use runs do with a session. After ctx ends, the call goes on without its caller and keeps the session.
 func (t *Token) use(ctx context.Context, do func(pkcs11.SessionHandle) error) error {
 	var session pkcs11.SessionHandle
 	select {
@@ -150,7 +148,7 @@ func (t *Token) login() (pkcs11.SessionHandle, error) {
 // Key opens a key with at least one version.
 func (t *Token) Key(name string) (custody.Key, error) {
 	k := &key{token: t, name: name}
-	if err := k.refresh(context.Background()); err != nil {
+	if _, err := k.all(context.Background()); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()

@@ -22,7 +22,6 @@ type Auth interface {
 	roles() []string
 }
 
-// AppRole logs in with an AppRole.
 type AppRole struct {
 	Mount      string // of the auth method; approle if empty
 	RoleIDFile string
@@ -168,8 +167,7 @@ func (k *Kubernetes) login(ctx context.Context, c *api.Client) (*api.Secret, err
 		map[string]any{"role": k.Role, "jwt": jwt})
 }
 
-// TokenFile is a token that another program renews, such as Vault Agent. The file is read again when Vault no longer
-// knows the token.
+// TokenFile is a token that another program renews, such as Vault Agent. It is read again when Vault rejects the token.
 type TokenFile struct{ Path string }
 
 func (t *TokenFile) roles() []string {

@@ -12,8 +12,7 @@ import (
 	"github.com/actionproof/mediator/custody"
 )
 
-// batcher requests the signatures of one key version. Callers that come during a request share the next one, like a
-// database's group commit.
+// batcher requests the signatures of one key version. Callers that come during a request share the next one.
 type batcher struct {
 	key    *Key
 	number int

@@ -17,8 +17,7 @@ type Issued struct {
 	End         time.Time
 }
 
-// Issue has a PKI engine issue a certificate for a common name, at a path such as pki/issue/ROLE. Its errors are those
-// of [Secret.Read].
+// Issue gets a certificate from a PKI engine, at a path such as pki/issue/ROLE. Its errors are those of [Secret.Read].
 func (s *Secrets) Issue(ctx context.Context, path, name string) (Issued, error) {
 	made, err := s.session.write(ctx, path, map[string]any{"common_name": name})
 	if err != nil {

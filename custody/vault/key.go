@@ -68,8 +68,7 @@ func (k *Key) Open(ctx context.Context) error {
 	return nil
 }
 
-// stale is the greatest age of a reading when a key signs. A caller waits for a new reading from aged on, so that a
-// slow machine does not find the old one stale in between.
+// stale is the greatest age of a reading when a key signs. A caller waits for a new one from aged on.
 const stale, aged = 5 * time.Second, 4 * time.Second
 
 // An unused key is read every idle × Refresh. Each reading is two lines in Vault's audit log.
@@ -105,8 +104,7 @@ func (k *Key) watch(ctx context.Context) {
 	}
 }
 
-// used reads the key for a signature: in the background if the last reading is older than Refresh, first if it is
-// older than aged.
+// used reads the key for a signature: in the background if the last reading is older than Refresh, first if than aged.
 func (k *Key) used(ctx context.Context) {
 	o := k.session.server.o
 	switch age := k.age(); {
@@ -194,8 +192,7 @@ func (k *Key) describe(ctx context.Context) error {
 // maxVersions bounds the versions that a process remembers.
 const maxVersions = 1 << 14
 
-// versions returns the described versions, oldest first. A version whose public key has changed makes the key unfit:
-// the key was deleted and made again.
+// versions returns the described versions, oldest first. A changed public key makes the key unfit: it was made again.
 func (k *Key) versions(d described) ([]custody.Version, error) {
 	var keys map[string]struct {
 		Public string    `json:"public_key"`
@@ -238,7 +235,6 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 	return out, nil
 }
 
-// Name returns the Transit key's name.
 func (k *Key) Name() string { return k.name }
 
 // Current returns the newest version, read at most stale ago.

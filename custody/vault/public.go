@@ -14,7 +14,6 @@ func (s *Server) PublicKeys(auth Auth) *PublicKeys {
 	return &PublicKeys{s.session("public keys", auth)}
 }
 
-// Ready is like [Key.Ready].
 func (p *PublicKeys) Ready(ctx context.Context) error { return p.session.ready(ctx) }
 
 // Open logs in. Call it again after an error.
@@ -28,8 +27,7 @@ func (p *PublicKeys) Open(ctx context.Context) error {
 	return nil
 }
 
-// Public returns the versions of a key that Vault accepts now, oldest first, and what Vault says of the key. The
-// versions cannot sign.
+// Public returns the versions that Vault accepts now, oldest first, without signers, and what Vault says of the key.
 func (p *PublicKeys) Public(ctx context.Context, name string) ([]custody.Version, custody.Properties, error) {
 	k := &Key{session: p.session, name: name, pinned: make(map[int]custody.Version)}
 	k.state.Store(&state{})

@@ -36,8 +36,7 @@ func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observati
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.forbidden(s.keys))
 }
 
-// SignRS256 signs a message (RFC 7518 section 3.3) with an RSA key of the Transit engine: a credential for an API, not
-// one of the deployment's signing keys.
+// SignRS256 signs a message (RFC 7518 section 3.3) with an RSA key of the Transit engine, which is an API's credential.
 func (s *Secrets) SignRS256(ctx context.Context, key string, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.session.server.o.Timeout)
 	defer cancel()
@@ -113,8 +112,7 @@ type lease struct {
 // MaxHeld bounds the use of a secret without a lease. A lease ends earlier or later by itself.
 const MaxHeld = time.Minute
 
-// refusedPause is the first pause. It doubles up to MaxHeld: an agent may find a call that always gets 401, and some
-// engines make a new secret for each reading.
+// refusedPause is the first pause, and doubles up to MaxHeld: an agent may find a call that always gets 401.
 const refusedPause = time.Second
 
 // Secret reads the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or database/creds/reports
@@ -165,8 +163,7 @@ func (s *Secret) lasts(until time.Time) bool {
 		(h.lease.id == "" || h.lease.token == s.session.client.Token())
 }
 
-// Refused makes the next use read the secret again, after an upstream answered 401 to a field's value. It ignores a
-// secret that was only just read.
+// Refused makes the next use read the secret again, after an upstream answered 401, unless it was only just read.
 func (s *Secret) Refused(field, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +200,7 @@ func (s *Secret) read(ctx context.Context) (Reading, error) {
 }
 
 // still returns a secret that could not be read again, until its lease ends. It returns a refused one too: the refusal
-// may be of one call alone, and others use the secret too.
+// may be of one call, and others use it too.
 func (s *Secret) still(err error) (Reading, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -337,5 +334,4 @@ func (s *Secret) String() string { return s.path + " in Vault" }
 // Format keeps a reading out of logs and errors.
 func (Reading) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
-// Format prints String.
 func (s *Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }

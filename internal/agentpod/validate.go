@@ -39,8 +39,7 @@ type Validation struct {
 	DNS bool
 }
 
-// settle bounds the time in which a way out may be open at first: a NetworkPolicy can come after the pod. wayTimeout
-// bounds one attempt.
+// settle bounds the time in which a way out may be open: a NetworkPolicy can come late. wayTimeout bounds one attempt.
 const settle, wayTimeout = 15 * time.Second, 2 * time.Second
 
 // Run returns nil once the proxy answers, and no other way out of this network namespace is open. A way counts as
@@ -173,9 +172,8 @@ func tcpLeaves(ctx context.Context, at string, ca *x509.Certificate) bool {
 		}
 		return over.ConnectionState().PeerCertificates[0].CheckSignatureFrom(ca) != nil
 	}
-	if _, err := io.WriteString(c,
-		"GET "+caPath+" HTTP/1.1\r\nHost: mediator.internal\r\nConnection: close\r\n\r\n"); err !=
-		nil {
+	_, err = io.WriteString(c, "GET "+caPath+" HTTP/1.1\r\nHost: mediator.internal\r\nConnection: close\r\n\r\n")
+	if err != nil {
 		return true
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
+	"github.com/actionproof/mediator/internal/refusal"
 )
 
 // ErrPending marks an error that can disappear with time, such as a key that the registry has not certified yet.
@@ -44,6 +47,22 @@ func For(ctx context.Context, log *zap.Logger, what string, paths []string, try 
 		return err
 	}
 	return fmt.Errorf("stopped while waiting for %s: %w", what, because)
+}
+
+// Success calls try until it succeeds or ctx ends, with a pause after each error. It logs each kind of error once in a
+// row, and fails only when ctx ends.
+func Success(ctx context.Context, log *zap.Logger, pause time.Duration, what string, try func() error) error {
+	for failing := "nothing"; ctx.Err() == nil; _ = every.Sleep(ctx, pause) {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		if code := refusal.CodeOf(err); ctx.Err() == nil && code != failing {
+			log.Error(what, zap.Error(err), zap.String("code", code))
+			failing = code
+		}
+	}
+	return ctx.Err()
 }
 
 // Pending reports whether err can disappear with time: a missing file, a custody that does not answer, or [ErrPending].

@@ -55,6 +55,16 @@ func ExactArgs(n int, what string) cobra.PositionalArgs {
 	}
 }
 
+// OneArgAtMost refuses several arguments. what says what the argument is.
+func OneArgAtMost(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return Usagef("%s takes at most one %s", c.CommandPath(), what)
+		}
+		return nil
+	}
+}
+
 // SomeArgs refuses a command without arguments. what says what the arguments are.
 func SomeArgs(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {

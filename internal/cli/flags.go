@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -125,8 +126,7 @@ func FileFromDir(c *cobra.Command, flag, name string) {
 	Default(c, flag, func(dir string) []string { return []string{filepath.Join(dir, name)} }, nil)
 }
 
-// StackFileFlag adds --config, a configuration file, and --dir, the folder of a mediator dev that has the file under
-// this name. Without both it is the file in .mediator.
+// StackFileFlag adds --config, and --dir for the file of this name in a mediator dev's folder, .mediator by default.
 func StackFileFlag(c *cobra.Command, path *string, name string) {
 	c.Flags().StringVar(path, "config", filepath.Join(devstack.DefaultFolder, name), "the configuration file")
 	FileFromDir(c, "config", name)
@@ -153,15 +153,23 @@ func TrustFlags(c *cobra.Command, trust *config.Trust) {
 	}
 }
 
-// ReadInput reads a file that is an argument of a command, or standard input for "-".
-func ReadInput(c *cobra.Command, path string) ([]byte, error) {
+// OpenInput opens a file that is an argument of a command, or standard input for "-".
+func OpenInput(c *cobra.Command, path string) (io.ReadCloser, error) {
 	if path == "-" {
-		return files.ReadAll(c.InOrStdin(), "standard input", files.MaxInput)
+		return io.NopCloser(c.InOrStdin()), nil
 	}
-	f, err := os.Open(path)
+	return os.Open(path)
+}
+
+// ReadInput reads what [OpenInput] opens.
+func ReadInput(c *cobra.Command, path string) ([]byte, error) {
+	f, err := OpenInput(c, path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if path == "-" {
+		path = "standard input"
+	}
 	return files.ReadAll(f, path, files.MaxInput)
 }

@@ -10,10 +10,8 @@ import (
 	"github.com/actionproof/mediator/internal/identity"
 )
 
-// Check implements [fields.Checker].
 func (e *Endpoint) Check(key string, f *findings) { e.checkWith(key, Tokens{}, f) }
 
-// Check implements [fields.Checker].
 func (a *Admin) Check(key string, f *findings) {
 	a.checkWith(key, a.Tokens, f)
 	for name, path := range map[string]string{".tokens.read": a.Tokens.Read, ".tokens.operate": a.Tokens.Operate} {
@@ -62,7 +60,6 @@ func (e *Endpoint) Admits(caller identity.ID) bool {
 	return slices.ContainsFunc(e.Callers, caller.Matches)
 }
 
-// Check implements [fields.Checker].
 func (p *Peer) Check(key string, f *findings) {
 	checkSocket(f, key, p.Unix)
 	if p.TCP != "" {
@@ -89,8 +86,8 @@ func checkTCP(f *findings, key, address string) {
 	f.OverTCP = append(f.OverTCP, key)
 }
 
-// checkTLS needs the checks of all endpoints before it.
-func (p *Process) checkTLS(f *findings) {
+// Check needs the checks of all endpoints before it, as it has: blocks are checked after their keys.
+func (p *Process) Check(_ string, f *findings) {
 	if p.Registrar != nil && p.Registrar.Unix != "" {
 		f.Add("registrar.unix",
 			"has no meaning: the registrar answers only over TCP, and knows its callers by their certificates")
@@ -142,7 +139,6 @@ func parseNetworks(list []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// Check implements [fields.Checker].
 func (c *Agent) Check(key string, f *findings) {
 	if c.UID == nil && len(c.GIDs) > 0 {
 		f.Add(key+".gids", "has no meaning without %s.uid", key)

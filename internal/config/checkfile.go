@@ -44,7 +44,6 @@ func kind[C any, P Configuration[C]](schema, name string) fileKind {
 	}}
 }
 
-// Checked is a file that has been checked.
 type Checked struct {
 	Kind     string         // empty for a file of no known kind
 	Warnings []Warning      // a process goes on with them
@@ -52,8 +51,7 @@ type Checked struct {
 	Sidecar  *Sidecar       // nil for a file of another kind
 }
 
-// CheckFile reads a configuration, policy or manifest file as the processes would. Without secrets, it reads no file of
-// a secret.
+// CheckFile reads a configuration, policy or manifest file as the processes would, without secrets if secrets is false.
 func CheckFile(path string, secrets bool) (Checked, error) {
 	which, raw, err := readKind(path)
 	if err != nil {
@@ -87,8 +85,7 @@ func readKind(path string) (which int, raw []byte, err error) {
 	return which, raw, nil
 }
 
-// PinnedHash returns the hash by which manifests and records name a file: a manifest, a policy file, or a sidecar's
-// configuration together with this binary.
+// PinnedHash returns the hash that manifests pin: of a policy file, of a sidecar's environment, or a manifest's own.
 func PinnedHash(path string) (string, error) {
 	which, raw, err := readKind(path)
 	if err != nil {

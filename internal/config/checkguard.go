@@ -12,8 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/strict"
 )
 
-// LoadGuard reads the options of mediator guard from a sidecar's configuration. It reads no other file: an init
-// container may lack them.
+// LoadGuard reads the options of mediator guard from a sidecar's configuration alone: an init container lacks the rest.
 func LoadGuard(path string) (guard.Options, error) {
 	c := new(Sidecar)
 	f, err := load(path, c)

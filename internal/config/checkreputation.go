@@ -8,7 +8,6 @@ import (
 )
 
 func (c *Reputation) checkAll(f *findings) {
-	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	if c.Disputes != nil && c.Verification == nil {
 		f.Add("disputes", "needs the key verification, because only agents registered there can open disputes")

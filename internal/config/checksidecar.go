@@ -25,8 +25,7 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// CheckSidecar loads a sidecar's configuration as if the file at path had this text. It also checks the rules by the
-// manifest's ceiling.
+// CheckSidecar checks a text of the sidecar's configuration at path, and its rules by the manifest's ceiling.
 func CheckSidecar(path string, raw []byte) (*Sidecar, error) {
 	c, err := parse[Sidecar](path, raw, true)
 	if err == nil {
@@ -49,7 +48,6 @@ func (c *Sidecar) Rules() (*rules.Rules, error) {
 }
 
 func (c *Sidecar) checkAll(f *findings) {
-	c.checkTLS(f)
 	c.Agent.keepFrom(f, "admin", c.Admin.Endpoint)
 	c.checkTransparent(f)
 	c.checkGuard(f)

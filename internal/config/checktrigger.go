@@ -9,7 +9,6 @@ import (
 )
 
 func (c *Trigger) checkAll(f *findings) {
-	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	if (c.EventSecretFile == "") != (c.Store.Postgres == nil) {
 		f.Add("eventSecretFile", "must be set if store.postgres is set, and only then")

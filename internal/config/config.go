@@ -146,7 +146,6 @@ type Postgres struct {
 	DSN string `yaml:"-" of:"dsnFile"`
 }
 
-// Check implements [fields.Checker].
 func (p *Postgres) Check(key string, f *findings) {
 	if err := postgres.Check(p.DSN); err != nil && p.DSN != "" && !f.NoSecrets {
 		f.Add(key+".dsnFile", "%v", err)

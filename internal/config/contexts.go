@@ -78,7 +78,6 @@ func (c *Context) Named(endpoints ...string) (all []string) {
 // All returns all endpoints that the context names. A reload goes in this order, the sidecar's last.
 func (c *Context) All() []string { return c.Named(c.Control, c.Trigger, c.Reputation, c.Admin) }
 
-// Check implements [fields.Checker].
 func (c *Context) Check(key string, f *findings) {
 	for name, at := range map[string]string{"admin": c.Admin, "trigger": c.Trigger, "control": c.Control,
 		"reputation": c.Reputation} {
@@ -101,8 +100,7 @@ func (c *Contexts) checkAll(f *findings) {
 	}
 }
 
-// CurrentContext returns the current context of the user's file, ~/.config/mediator/contexts.yaml, or nil if there is
-// no such file.
+// CurrentContext returns the current context in ~/.config/mediator/contexts.yaml, or nil without that file.
 func CurrentContext() (*Context, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -123,8 +121,7 @@ func CurrentContext() (*Context, error) {
 	return nil, nil // not after the checks
 }
 
-// SplitEndpoint parses an endpoint on a command line: unix:PATH, unix:PATH,UID or https://HOST:PORT,FILE, where file is
-// a [Client] and may be left out.
+// SplitEndpoint parses unix:PATH, unix:PATH,UID or https://HOST:PORT,FILE. The file is a [Client], and optional.
 func SplitEndpoint(s string) (at Peer, file string, ok bool) {
 	if path, isUnix := strings.CutPrefix(s, "unix:"); isUnix {
 		before, number, _ := strings.Cut(path, ",")

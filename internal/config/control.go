@@ -35,7 +35,6 @@ type ControlKeys struct {
 }
 
 func (c *Control) checkAll(f *findings) {
-	c.checkTLS(f)
 	c.Agent.keepFrom(f, "internal", c.Internal)
 	if c.Policy != "" {
 		var err error

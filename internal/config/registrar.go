@@ -61,7 +61,6 @@ type Cluster struct {
 	TokenFile string `yaml:"tokenFile" is:"path"`
 }
 
-// Defaults of a registrar.
 const (
 	RegistrarSigner   = "actionproof.github.io/mediator"
 	RegistrarCAKey    = "tls-authority-key"
@@ -94,5 +93,4 @@ func (c *Registrar) checkAll(f *findings) {
 	if want := filepath.Join(c.State, "trust.json"); c.Trust.Bundle != want {
 		f.Add("trust.bundle", "must be %s, which this process writes", want)
 	}
-	c.checkTLS(f)
 }

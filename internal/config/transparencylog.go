@@ -29,7 +29,6 @@ type TransparencyLog struct {
 	Accepts    *translog.Policy `yaml:"-"`
 }
 
-// Check implements [fields.Checker].
 func (t *TransparencyLog) Check(key string, f *findings) {
 	if t.Origin != "" {
 		if _, err := translog.NewKey(t.Origin, make([]byte, 32), nil); err != nil {
@@ -55,8 +54,7 @@ func (t *TransparencyLog) Check(key string, f *findings) {
 	}
 }
 
-// LoadTransparencyLog reads which log a sidecar's configuration has, and the custody of its key. It reads no other
-// file: the log's policy names the key, and may not be there yet.
+// LoadTransparencyLog reads which log a sidecar has, and its custody. The log's policy may not be there yet.
 func LoadTransparencyLog(path string) (*Sidecar, error) {
 	c := new(Sidecar)
 	f, err := load(path, c)

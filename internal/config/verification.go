@@ -47,7 +47,6 @@ type XRay struct {
 	Enforce *remote.XRayServer `yaml:"enforce"`
 }
 
-// Check implements [fields.Checker].
 func (v *Verification) Check(key string, f *findings) {
 	if v.Tasks != "" {
 		raw, err := files.Read(v.Tasks)

@@ -66,7 +66,7 @@ func (s *Server) versions(ctx context.Context) (versions []keyring.Version, unre
 	defer cancel()
 	fail := func(err error) { unread = append(unread, err.Error()+daemon.CodeOf(err)) }
 	for _, at := range s.Processes {
-		roles, err := keyring.ReadRoles(ctx, []string{at})
+		roles, err := keyring.ReadRoles(ctx, at)
 		if err != nil {
 			fail(err)
 			continue

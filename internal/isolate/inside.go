@@ -108,52 +108,49 @@ type start struct{ program, dir string }
 // apply sets up the namespaces, and drops the rights that the agent must not have.
 func (s *setup) apply() (begin start, n network, err error) {
 	defer unix.Umask(unix.Umask(0o022))
-	if err := CloseOnExec(); err != nil {
-		return start{}, network{}, err
-	}
-	if n, err = makeNetwork(); err != nil {
-		return start{}, network{}, err
-	}
-	again, err := elsewhere()
-	if err != nil {
-		return start{}, network{}, err
-	}
-	all, begin, err := s.keepAll()
-	if err = errors.Join(err, os.Chdir("/")); err != nil {
-		return start{}, network{}, err
-	}
-	for _, path := range []string{begin.program, begin.dir} {
-		if slices.ContainsFunc(again, func(dir string) bool { return below(path, dir) }) {
-			return start{}, network{},
-				&AgentError{path + " is in a folder that shows this machine's processes, sockets or " +
-					"temporary files, which an agent cannot see: start mediator run with another one"}
+	var all []kept
+	var again []string
+	for _, step := range []func() error{
+		CloseOnExec,
+		func() (err error) { n, err = makeNetwork(); return err },
+		func() (err error) { again, err = elsewhere(); return err },
+		func() (err error) { all, begin, err = s.keepAll(); return errors.Join(err, os.Chdir("/")) },
+		func() error { return begin.outside(again) },
+		func() error { return hide(all, again, closedAbove(begin.dir), s.Bounds.TempMiB) },
+		makeCopies,
+		func() error {
+			if n.resolver == nil {
+				return nil
+			}
+			return ownResolverFile()
+		},
+		ownTrust,
+		func() error {
+			return errors.Join(os.MkdirAll(filepath.Dir(Home), 0o755), os.MkdirAll(Home, 0o700),
+				os.Chown(Home, s.UID, s.GID))
+		},
+		s.Bounds.restrict,
+		confine.RestrictAgent,
+	} {
+		if err := step(); err != nil {
+			return start{}, network{}, err
 		}
-	}
-	if err := hide(all, again, closedAbove(begin.dir), s.Bounds.TempMiB); err != nil {
-		return start{}, network{}, err
 	}
 	for _, k := range all {
 		_ = k.file.Close()
 	}
-	if err := makeCopies(); err != nil {
-		return start{}, network{}, err
-	}
-	if n.resolver != nil {
-		if err := ownResolverFile(); err != nil {
-			return start{}, network{}, err
+	return begin, n, nil
+}
+
+// outside refuses a program or a folder in one of the folders that are hidden.
+func (b start) outside(hidden []string) error {
+	for _, path := range []string{b.program, b.dir} {
+		if slices.ContainsFunc(hidden, func(dir string) bool { return below(path, dir) }) {
+			return &AgentError{path + " is in a folder that shows this machine's processes, sockets or " +
+				"temporary files, which an agent cannot see: start mediator run with another one"}
 		}
 	}
-	if err := ownTrust(); err != nil {
-		return start{}, network{}, err
-	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(Home), 0o755), os.MkdirAll(Home, 0o700),
-		os.Chown(Home, s.UID, s.GID)); err != nil {
-		return start{}, network{}, err
-	}
-	if err := s.Bounds.restrict(); err != nil {
-		return start{}, network{}, err
-	}
-	return begin, n, confine.RestrictAgent()
+	return nil
 }
 
 // keepAll opens the agent's program, its folder and the devices.
@@ -232,8 +229,7 @@ func lower(resource int, to func(uint64) uint64) error {
 func quarter(of uint64) uint64   { return of / 4 }
 func sixteenth(of uint64) uint64 { return of / 16 }
 
-// boundNamespaces bounds the namespaces and watches that the kernel counts for root. /proc/sys/user is of this user
-// namespace.
+// boundNamespaces bounds what the kernel counts for root. /proc/sys/user belongs to this user namespace.
 func boundNamespaces() error {
 	const namespaces = "256" // of each kind, of which a browser needs a handful
 	names, err := filepath.Glob("/proc/sys/user/max_*_namespaces")

@@ -54,7 +54,6 @@ type Bounds struct {
 // DefaultBounds are enough for a browser, or for the packages of a large build.
 var DefaultBounds = Bounds{Processes: 4096, TempMiB: 1024}
 
-// Agent is the agent to start.
 type Agent struct {
 	Args      []string `json:"args"`
 	Env       []string `json:"env"`
@@ -65,11 +64,9 @@ type Agent struct {
 // Place is a set of namespaces that waits for its agent.
 type Place struct {
 	Init int // the pid of its first process
-	// Listener is the one way out of the place's network. Only the launcher has it, so all its
-	// connections come from this place.
+	// Listener is the one way out of the place's network, so all its connections come from this place.
 	Listener *os.File
-	// Transparent: all names resolve, and the kernel leads all TCP connections to Listener. Otherwise only clients that
-	// use ListenAddress as their proxy reach it.
+	// Transparent: all names resolve, and all TCP leads to Listener. Otherwise clients need ListenAddress as proxy.
 	Transparent bool
 
 	cmd     *exec.Cmd
@@ -104,8 +101,7 @@ const (
 	killDelay     = 5 * time.Second // between a request to end and the kill
 )
 
-// Start makes a place. It may fail with an [AgentError] or an [UnavailableError]. When ctx ends, the agent gets
-// SIGTERM, and SIGKILL five seconds later.
+// Start makes a place, or fails with an [AgentError] or [UnavailableError]. When ctx ends, SIGTERM and SIGKILL follow.
 func Start(ctx context.Context, o Options) (*Place, error) {
 	dir, err := unix.Getwd()
 	if err != nil {
@@ -245,8 +241,7 @@ func (p *Place) prepare(s setup) error {
 	return p.control.SetDeadline(time.Time{})
 }
 
-// Run starts the agent and waits for its end. If the agent fails, the error is an [*exec.ExitError] with its status, or
-// 128 plus the number of the signal that ended it.
+// Run starts the agent and waits for its end. An agent's failure is an [*exec.ExitError]: its status, or 128 + signal.
 func (p *Place) Run(a Agent) error {
 	if err := json.NewEncoder(p.control).Encode(a); err != nil {
 		p.Close()

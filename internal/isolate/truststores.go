@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha1" //nolint:gosec // the names of OpenSSL's folder, and Java's check of a public file
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/binary"
 	"encoding/pem"
@@ -37,37 +38,21 @@ func addHashed(hash string, cert []byte) error {
 	return nil
 }
 
-// subjectHash returns OpenSSL's X509_NAME_hash of the subject: of its text as UTF-8 in lower case, each run of spaces
-// being one.
+// subjectHash returns OpenSSL's X509_NAME_hash: of the subject in lower case, as UTF-8, each run of spaces being one.
 func subjectHash(c *x509.Certificate) (string, error) {
-	var names []asn1.RawValue // each a SET of type and value
+	var names pkix.RDNSequence
 	if _, err := asn1.Unmarshal(c.RawSubject, &names); err != nil {
 		return "", err
 	}
 	var canonical []byte
 	for _, set := range names {
-		var inside []byte
-		for rest := set.Bytes; len(rest) > 0; {
-			var pair struct {
-				Type  asn1.ObjectIdentifier
-				Value asn1.RawValue
-			}
-			var err error
-			if rest, err = asn1.Unmarshal(rest, &pair); err != nil {
-				return "", err
-			}
-			var text string
-			if _, err := asn1.Unmarshal(pair.Value.FullBytes, &text); err == nil {
+		for i, pair := range set {
+			if text, ok := pair.Value.(string); ok {
 				text = strings.ToLower(strings.Join(strings.Fields(text), " "))
-				pair.Value = asn1.RawValue{Tag: asn1.TagUTF8String, Bytes: []byte(text)}
+				set[i].Value = asn1.RawValue{Tag: asn1.TagUTF8String, Bytes: []byte(text)}
 			}
-			raw, err := asn1.Marshal(pair)
-			if err != nil {
-				return "", err
-			}
-			inside = append(inside, raw...)
 		}
-		raw, err := asn1.Marshal(asn1.RawValue{Tag: asn1.TagSet, IsCompound: true, Bytes: inside})
+		raw, err := asn1.Marshal(set)
 		if err != nil {
 			return "", err
 		}

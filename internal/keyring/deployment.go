@@ -12,8 +12,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// CertifyDeployment signs a manifest that audits clean, and returns when the certificate ends. It refuses a manifest
-// that would not accept the certificate.
+// CertifyDeployment signs a manifest that audits clean and accepts the certificate, and returns when that ends.
 func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options) (token string,
 	until time.Time, err error) {
 	strict, err := m.Strict()

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/admin"
-	"github.com/actionproof/mediator/internal/every"
+	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/refusal"
 )
@@ -32,30 +32,22 @@ func (r *Registry) CertifyContinuously(ctx context.Context, endpoints []string, 
 	var all sync.WaitGroup
 	for _, at := range endpoints {
 		all.Go(func() {
-			var failing error
-			var checked time.Time
-			for state := ""; ctx.Err() == nil; {
+			state, checked := "", time.Time{}
+			try := func() error {
 				next, err := awaitChange(ctx, at, state)
-				if err == nil && next == state && time.Since(checked) < renewalPeriod {
-					continue
-				}
-				if err == nil {
+				if err == nil && (next != state || time.Since(checked) >= renewalPeriod) {
 					checked = time.Now()
 					turn.Lock()
 					err = r.CertifyDue(ctx, at, as, say, log)
 					turn.Unlock()
 				}
-				switch {
-				case err == nil:
-					state = next
-				case ctx.Err() == nil:
-					if failing == nil || daemon.CodeOf(failing) != daemon.CodeOf(err) {
-						log.Error("a process's keys are not certified anew", zap.String("from", at), zap.Error(err))
-					}
+				if state = next; err != nil {
 					state = "" // the next request waits for nothing
-					_ = every.Sleep(ctx, registryPause)
 				}
-				failing = err
+				return err
+			}
+			of := log.With(zap.String("from", at))
+			for await.Success(ctx, of, registryPause, "a process's keys are not certified anew", try) == nil {
 			}
 		})
 	}
@@ -106,7 +98,7 @@ func (r *Registry) due(ctx context.Context, from []string, as map[string][]strin
 	defer cancel()
 	var roles []daemon.RoleDocument
 	for _, at := range from {
-		of, err := rolesAt(ctx, at)
+		of, err := ReadRoles(ctx, at)
 		if err == nil {
 			err = sameRoles(at, as[at], signsAs(of))
 		}

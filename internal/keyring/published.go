@@ -27,43 +27,36 @@ type Published struct {
 	RolesByEndpoint map[string][]string // see signsAs
 }
 
-// ReadPublished asks processes for their publications, or reads them from files (file:PATH) with the output of mediator
-// keys list --publication.
+// ReadPublished asks processes for publications, or reads files (file:PATH) of mediator keys list --publication.
 func ReadPublished(ctx context.Context, from []string) (Published, error) {
 	p := Published{Publication{[]daemon.RoleDocument{}, []look.Observation{}}, make(map[string][]string)}
 	for _, at := range from {
-		one, err := readPublication(ctx, at)
+		one, err := readPublication(ctx, at, true)
 		if err != nil {
 			return Published{}, err
 		}
-		// A process has no say in the keys of others.
-		one.Observations = slices.DeleteFunc(one.Observations, func(l look.Observation) bool {
-			return !slices.ContainsFunc(one.Roles, func(r daemon.RoleDocument) bool { return r.Purpose == l.Purpose })
-		})
+		one.KeepOwn()
 		p.Roles, p.Observations, p.RolesByEndpoint[at] = append(p.Roles, one.Roles...),
 			append(p.Observations, one.Observations...), signsAs(one.Roles)
 	}
 	return p, nil
 }
 
-func readPublication(ctx context.Context, at string) (p Publication, err error) {
+// KeepOwn drops the observations about roles of others: a process has no say in their keys.
+func (p *Publication) KeepOwn() {
+	p.Observations = slices.DeleteFunc(p.Observations, func(l look.Observation) bool {
+		return !slices.ContainsFunc(p.Roles, func(r daemon.RoleDocument) bool { return r.Purpose == l.Purpose })
+	})
+}
+
+func readPublication(ctx context.Context, at string, looks bool) (p Publication, err error) {
 	if path, ok := PublishedFile(at); ok {
 		return readPublishedFile(path)
 	}
-	if p.Roles, err = rolesAt(ctx, at); err != nil {
-		return p, err
+	if err = admin.Get(ctx, at, "/v1/roles", &p.Roles); err == nil && looks {
+		err = admin.Get(ctx, at, "/v1/looks", &p.Observations)
 	}
-	err = admin.Get(ctx, at, "/v1/looks", &p.Observations)
 	return p, err
-}
-
-func rolesAt(ctx context.Context, at string) (roles []daemon.RoleDocument, err error) {
-	if path, ok := PublishedFile(at); ok {
-		p, err := readPublishedFile(path)
-		return p.Roles, err
-	}
-	err = admin.Get(ctx, at, "/v1/roles", &roles)
-	return roles, err
 }
 
 func readPublishedFile(path string) (p Publication, err error) {
@@ -104,14 +97,13 @@ func signsAs(roles []daemon.RoleDocument) []string {
 }
 
 // ReadRoles is [ReadPublished] for roles alone.
-func ReadRoles(ctx context.Context, from []string) ([]daemon.RoleDocument, error) {
-	var all []daemon.RoleDocument
+func ReadRoles(ctx context.Context, from ...string) (all []daemon.RoleDocument, err error) {
 	for _, at := range from {
-		roles, err := rolesAt(ctx, at)
+		p, err := readPublication(ctx, at, false)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, roles...)
+		all = append(all, p.Roles...)
 	}
 	return all, nil
 }

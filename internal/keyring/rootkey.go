@@ -23,8 +23,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// RootKey is the key of the registry or of the auditor. Only the security team's commands use it, on a machine without
-// agents.
+// RootKey is the key of the registry or of the auditor, for the security team's commands on a machine without agents.
 type RootKey struct {
 	version     custody.Version
 	postQuantum *postQuantumKey // nil if the root has only an Ed25519 key
@@ -33,7 +32,6 @@ type RootKey struct {
 
 var _ signer.Key = RootKey{}
 
-// KeyID returns the kid of the key.
 func (k RootKey) KeyID() string { return k.version.KeyID() }
 
 // Current returns the key's only version.
@@ -109,7 +107,6 @@ type postQuantumKey struct {
 
 var _ evidence.Key = (*postQuantumKey)(nil)
 
-// KeyID returns the kid of the root, which both of its keys share.
 func (k *postQuantumKey) KeyID() string { return k.id }
 
 // Sign makes a hedged signature (FIPS 204 section 3.4).
@@ -118,8 +115,7 @@ func (k *postQuantumKey) Sign(_ context.Context, message []byte) ([]byte, error)
 	return signature, mldsa65.SignTo(k.private, message, nil, true, signature)
 }
 
-// GenerateRoot makes a root key, with a second, post-quantum key if postQuantum is set. It also returns the private JWK
-// or JWK Set.
+// GenerateRoot makes a root key, perhaps with a post-quantum key. It also returns the private JWK or JWK Set.
 func GenerateRoot(name string, postQuantum bool) (RootKey, []byte, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

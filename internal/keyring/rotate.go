@@ -107,13 +107,12 @@ func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) 
 	}
 }
 
-// signBefore returns the keys for which not every process is known to sign with the given version or a later one, and
-// why.
+// signBefore returns why a key is not known to sign everywhere with the given version or a later one, by key.
 func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[string]string {
 	behind, seen := make(map[string]string), make(map[string]bool)
 	for _, at := range r.From {
 		within, cancel := context.WithTimeout(ctx, followTimeout)
-		roles, err := rolesAt(within, at)
+		roles, err := ReadRoles(within, at)
 		cancel()
 		if err != nil {
 			for key := range versions { // any of them may be a key of this process

@@ -54,10 +54,8 @@ type Pod struct {
 	} `json:"status"`
 }
 
-// Metadata implements [Object].
 func (p Pod) Metadata() Meta { return p.Meta }
 
-// Container is a container of a pod.
 type Container struct {
 	Name         string  `json:"name"`
 	Image        string  `json:"image"`
@@ -119,8 +117,7 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (p Pod, err er
 // TokenUser is the holder of a pod's token, as the API server says.
 type TokenUser struct{ Namespace, ServiceAccount, Pod, PodUID string }
 
-// ReviewToken returns the pod whose token for an audience this is. ok is false if the API server does not know the
-// token any more, or it is another's.
+// ReviewToken returns the pod whose token for an audience this is. ok is false if it is none, or is no longer known.
 func (c *Client) ReviewToken(ctx context.Context, token, audience string) (u TokenUser, ok bool, err error) {
 	var review struct {
 		Status struct {
@@ -163,10 +160,8 @@ type CertificateRequest struct {
 	} `json:"status"`
 }
 
-// Metadata implements [Object].
 func (r CertificateRequest) Metadata() Meta { return r.Meta }
 
-// Condition is a condition of a status.
 type Condition struct {
 	Type               string    `json:"type"`
 	Status             string    `json:"status"`
@@ -211,7 +206,6 @@ func (c *Client) ApplyTrustBundle(ctx context.Context, name, signer, pem string)
 	})
 }
 
-// ApplyConfigMap makes or changes a ConfigMap.
 func (c *Client) ApplyConfigMap(ctx context.Context, namespace, name string, data map[string]string) error {
 	return c.apply(ctx, "/api/v1/namespaces/"+namespace+"/configmaps/"+name, map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": Meta{Name: name, Namespace: namespace}, "data": data,

@@ -22,8 +22,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// DefaultUID is the user of an agent without namespaces that root starts, if neither the command line nor the
-// configuration names one.
+// DefaultUID is the user of an agent without namespaces that root starts, if no other user is named.
 const DefaultUID = 65534
 
 // Values of Options.UID that are not user ids.
@@ -55,11 +54,10 @@ func (s ExitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)
 // place is where an agent runs: its own namespaces, or those of this process.
 type place interface {
 	run(s admin.Session, env []string) error
-	close() // if it has not run
+	Close() // if it has not run
 }
 
-// Run opens a session, runs the agent in it, and closes the session. If the agent fails, the error is an [ExitStatus];
-// with Loop, the next event gets its run all the same.
+// Run runs the agent in a session. An agent's failure is an [ExitStatus]; with Loop, the next event runs anyway.
 func Run(ctx context.Context, o Options) error {
 	o.Wait = o.Wait || o.Loop
 	for {
@@ -103,7 +101,7 @@ func (o Options) once(ctx context.Context) error {
 	err = admin.OpenSession(ctx, o.Admin, ask, listener, &s)
 	_ = listener.Close() // the sidecar alone has it, so it ends with the session; nil if there is none
 	if err != nil {
-		where.close()
+		where.Close()
 		return fmt.Errorf("open a session: %w", err)
 	}
 	defer o.end(ctx, s.Session)
@@ -218,8 +216,6 @@ func (p isolated) run(s admin.Session, env []string) error {
 	return p.Run(isolate.Agent{Args: p.Args, Env: environment(own, env, proxyURL, isolate.CAFile), CA: s.CA,
 		GitConfig: gitConfig(p.dir)})
 }
-
-func (p isolated) close() { p.Close() }
 
 func status(err error) error {
 	var exit *exec.ExitError

@@ -18,7 +18,7 @@ type shared struct {
 	program, dir string
 }
 
-func (p *shared) close() {}
+func (p *shared) Close() {}
 
 func (p *shared) run(s admin.Session, env []string) error {
 	uid := p.user(s)

@@ -17,8 +17,7 @@ import (
 // Width is the breadth of a proposal's rules.
 type Width int
 
-// Widths. Narrow is exactly what was seen. Normal has {id} for ids. Wide is, for reads, everything that the host
-// answers.
+// Widths. Narrow is exactly what was seen. Normal has {id} for ids. Wide is, for reads, all that the host answers.
 const (
 	Narrow Width = iota
 	Normal
@@ -56,8 +55,7 @@ func (p *Proposal) Open(judge Judge) bool {
 	return slices.ContainsFunc(p.seen, func(s *seen) bool { return IsUnruled(judge(s.whole().call)) })
 }
 
-// Reads returns the rules of a width as egress rules: a person knows that the calls post nothing. There is none for
-// mutations of GraphQL.
+// Reads returns the rules of a width as egress rules, if a person says so. There is none for GraphQL mutations.
 func (p *Proposal) Reads(w Width) (rules []Rule, ok bool) {
 	for _, r := range p.Rules(w) {
 		if r.Match.GraphQL != nil && r.Post {
@@ -189,8 +187,7 @@ func apart(calls []*seen) (groups [][]*seen) {
 	return groups
 }
 
-// fieldsOf returns the fields of GraphQL operations, sorted and unique: at least one, because a rule without fields
-// allows all.
+// fieldsOf returns the fields of GraphQL operations, sorted: at least one, because a rule without fields allows all.
 func fieldsOf(calls []*seen) (fields []string) {
 	for _, s := range calls {
 		for _, o := range s.any().GraphQL {
@@ -299,7 +296,7 @@ func (p *Proposal) methods(path string) (methods []string) {
 	return methods
 }
 
-// exact returns rule for each path by itself; nil if there are too many.
+// exact returns rule for each path by itself, or rule alone if there are too many.
 func (p *Proposal) exact(rule Rule, names namer) (rules []Rule) {
 	var paths []string
 	for _, s := range p.seen {
@@ -307,7 +304,7 @@ func (p *Proposal) exact(rule Rule, names namer) (rules []Rule) {
 	}
 	slices.Sort(paths)
 	if paths = slices.Compact(paths); len(paths) > maxExact {
-		return nil
+		return []Rule{rule}
 	}
 	for i, path := range paths {
 		r := rule
@@ -350,11 +347,7 @@ func (p *Proposal) reads(names namer) {
 	if p.WebSocket = rule.WebSocket; p.WebSocket {
 		p.About = "WebSockets, in which the agent can post unread, and " + p.About
 	}
-	p.Normal = []Rule{rule}
-	p.Narrow = p.exact(rule, names)
-	if p.Narrow == nil {
-		p.Narrow = p.Normal
-	}
+	p.Narrow, p.Normal = p.exact(rule, names), []Rule{rule}
 	if p.WebSocket {
 		p.Wide = p.Normal
 		return
@@ -373,11 +366,7 @@ func (p *Proposal) post(r ledger.Record, others []string, names namer) {
 		Action: operation(r.Method, path),
 		Query:  slices.ContainsFunc(p.seen, func(s *seen) bool { return len(s.any().QueryNames) > 0 }),
 		Match:  Match{URL: p.Host + path, Methods: []string{r.Method}}, Content: p.content("")}
-	p.Normal = []Rule{rule}
-	p.Narrow = p.exact(rule, names)
-	if p.Narrow == nil {
-		p.Narrow = p.Normal
-	}
+	p.Narrow, p.Normal = p.exact(rule, names), []Rule{rule}
 	wide := rule
 	wide.Match.URL = p.Host + common(slices.DeleteFunc(slices.Concat([]string{path}, others), func(t string) bool {
 		return !alike(path, t) && t != path

@@ -56,8 +56,7 @@ type Credential struct {
 
 const fillIn = `# the agent that posts; add credential: {prefix: "Bearer ", file: FILE} if the API needs one`
 
-// YAML returns rules in the form of the sidecar's configuration. It marks what a person must fill in. about returns a
-// comment about each rule, or nothing.
+// YAML returns rules as the configuration has them, marks what a person must fill in, and adds the comments of about.
 func YAML(rules []Rule, about func(i int) string) ([]byte, error) {
 	lists := map[bool]*yaml.Node{}
 	for i, r := range rules {
@@ -65,12 +64,14 @@ func YAML(rules []Rule, about func(i int) string) ([]byte, error) {
 		if err := n.Encode(r); err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
-		quoteURL(&n)
+		n.Content[3].Content[1].Style = yaml.DoubleQuotedStyle // the URL of match, as in the examples
 		if r.Post && r.Subject == "" {
 			n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: "subject"},
 				&yaml.Node{Kind: yaml.ScalarNode, Style: yaml.DoubleQuotedStyle, LineComment: fillIn})
 		}
-		n.HeadComment = comment(about(i))
+		if text := about(i); text != "" {
+			n.HeadComment = "# " + strings.ReplaceAll(terminal.Unbroken(terminal.Plain(text)), "\n", " ")
+		}
 		if lists[r.Post] == nil {
 			lists[r.Post] = &yaml.Node{Kind: yaml.SequenceNode}
 		}
@@ -90,17 +91,4 @@ func YAML(rules []Rule, about func(i int) string) ([]byte, error) {
 	}
 	text, err := yaml.Dump(doc, yaml.WithIndent(2), yaml.WithLineWidth(-1))
 	return bytes.TrimLeft(text, "\n"), err
-}
-
-// quoteURL quotes the URL of a rule, as the examples do.
-func quoteURL(rule *yaml.Node) {
-	match := rule.Content[3]
-	match.Content[1].Style = yaml.DoubleQuotedStyle
-}
-
-func comment(text string) string {
-	if text == "" {
-		return ""
-	}
-	return "# " + strings.ReplaceAll(terminal.Unbroken(terminal.Plain(text)), "\n", " ")
 }

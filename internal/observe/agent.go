@@ -10,7 +10,6 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Agent is the user of the agent.
 type Agent struct {
 	UID  uint32
 	GIDs []uint32 // all its groups
@@ -29,8 +28,7 @@ func (a Agent) String() string {
 	return fmt.Sprintf("the agent's user %d", a.UID)
 }
 
-// Process observes whether the agent's user could reach the memory of a process that runs as uid, as the same user and
-// root can (ptrace, /proc).
+// Process observes whether the agent's user reaches the memory of a process of uid, as the same user and root do.
 func (a Agent) Process(uid uint32) look.Observation {
 	switch a.UID {
 	case 0:

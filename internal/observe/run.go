@@ -8,8 +8,7 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Run holds the observations of a launcher and of all processes below it. Findings stay. A nil Run is a session that is
-// not observed. A Run is safe for concurrent use.
+// Run observes a launcher and all processes below it, for concurrent callers. Findings stay. A nil Run is not observed.
 type Run struct {
 	Name     string // id of the event that caused it
 	watch    *Watcher
@@ -108,8 +107,7 @@ var none = map[string]string{
 const notSeen = "Root and the container runtime can enter. It is only declared that they do not, and that no person " +
 	"types into the run through a file, a FIFO, a socket or an allowed host"
 
-// OfRuns combines the observations of the runs of all open sessions. A finding in any run contradicts; without one, a
-// run that is not isolated makes the result NotObserved.
+// OfRuns combines the observations of all open sessions: NotObserved if one is not isolated, unless one contradicts.
 func OfRuns(runs []*Run) []look.Observation {
 	var out []look.Observation
 	for _, kind := range []string{look.Terminal, look.Stdin, look.Debugger, look.Stranger} {

@@ -47,8 +47,7 @@ const (
 	maxCAs     = 16          // certificates that are kept at once
 )
 
-// Open reads the CA's certificates. It adds one if the current one belongs to another key, or half of its lifetime is
-// over.
+// Open reads the CA's certificates. It adds one for another key, or if half of the current one's lifetime is over.
 func (a *Authority) Open(ctx context.Context) error {
 	var now authority
 	err := a.Store.Edit(ctx, func(dir string) error {

@@ -32,10 +32,8 @@ func OpenFolder(dir string) (*Folder, error) {
 	return &Folder{dir: dir, lock: lock}, nil
 }
 
-// Path returns the path of a file.
 func (f *Folder) Path(name string) string { return filepath.Join(f.dir, name) }
 
-// Watch implements [Store].
 func (f *Folder) Watch(ctx context.Context, changed func(), failed func(error)) {
 	files.Follow(ctx, f.paths(), func() error { changed(); return nil }, failed)
 }
@@ -46,7 +44,6 @@ func (f *Folder) Lead(ctx context.Context, do func(context.Context) error) error
 // paths returns the paths of the files that decide the Version.
 func (f *Folder) paths() []string { return []string{f.Path(BundleFile), f.Path(deploymentsFile)} }
 
-// Close lets another process open the folder.
 func (f *Folder) Close() error { return f.lock.Close() }
 
 // Edit implements [Store]. The operator's commands may change the bundle too: they lock it.
@@ -56,7 +53,6 @@ func (f *Folder) Edit(_ context.Context, do func(dir string) error) error {
 	return do(f.dir)
 }
 
-// Read implements [Store].
 func (f *Folder) Read(_ context.Context, name string) ([]byte, error) {
 	return files.Read(f.Path(name))
 }

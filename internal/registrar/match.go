@@ -35,8 +35,7 @@ type Caller struct {
 	Pods []Pod
 }
 
-// Refused returns the pods that a refusal of the caller is about: those that may be the caller, or the one that it was,
-// of which only namespace and UID are known.
+// Refused returns the pods that a refusal is about: those that may be the caller, or the one that has ended.
 func (c Caller) Refused() []Pod {
 	of := strings.Split(identity.ID(c.ID).Path(), "/")
 	if c.Pods != nil && len(c.Pods) == 0 && len(of) == 3 && of[0] != "service" {
@@ -61,8 +60,7 @@ func ServiceID(p Pod) string { return "service/" + p.Namespace + "/" + p.Service
 // AgentID returns the path of the id of an agent's pod, whose sidecar is in another pod.
 func AgentID(p Pod) string { return "agent/" + p.Namespace + "/" + p.UID }
 
-// ForPod returns the rule for a pod. It refuses a pod that no rule allows, and says which of its properties differs
-// from all rules.
+// ForPod returns the rule for a pod, or says which of the pod's properties differs from all rules.
 func (r *Rules) ForPod(p Pod) (evidence.RegistrarRule, error) {
 	why := Refuse("namespace", "no rule is for the namespace %s of the pod %s", p.Namespace, p.Name)
 	account := false // whether a rule is for the service account, too
@@ -102,7 +100,6 @@ func (r *Rules) foreign(rule evidence.RegistrarRule, p Pod) string {
 	return ""
 }
 
-// For returns the rule for a caller.
 func (r *Rules) For(c Caller) (evidence.RegistrarRule, error) {
 	for _, rule := range r.Rules {
 		if rule.ID != "" && identity.ID(c.ID).Matches(rule.ID) {

@@ -23,11 +23,9 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Store keeps the state of a registrar, or of replicas that share it: the trust bundle with its history and other
-// files.
+// Store keeps the state of a registrar, or of replicas that share it: the trust bundle with its history and more.
 type Store interface {
-	// Edit calls do with the folder of the files, while no replica changes any. What do has written lasts once Edit
-	// returns nil.
+	// Edit calls do with the folder of the files, which no replica changes then. It keeps them if Edit returns nil.
 	Edit(ctx context.Context, do func(dir string) error) error
 	// Read returns a file. It fails with fs.ErrNotExist if there is none.
 	Read(ctx context.Context, name string) ([]byte, error)
@@ -137,7 +135,6 @@ func (r *Registrar) Rules() (*Rules, error) {
 	return a.rules, nil
 }
 
-// Nonce returns a nonce for one [Registrar.Register].
 func (r *Registrar) Nonce() string { return r.nonces.next(r.o.Now()) }
 
 // Request asks for custody certificates.
@@ -182,10 +179,7 @@ func (r *Registrar) Register(ctx context.Context, c Caller, q Request) (Register
 	if err := r.shared(ctx, c, p.Roles); err != nil {
 		return Registered{}, err
 	}
-	// a process has no say in others' keys
-	p.Observations = slices.DeleteFunc(p.Observations, func(l look.Observation) bool {
-		return !slices.ContainsFunc(p.Roles, func(role daemon.RoleDocument) bool { return role.Purpose == l.Purpose })
-	})
+	p.KeepOwn()
 	for i := range p.Roles { // the certificates do not depend on them
 		p.Roles[i].Signs, p.Roles[i].Made = "", nil
 	}

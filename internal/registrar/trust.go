@@ -9,8 +9,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Trust is what a process needs to verify the others: the trust bundle with its deployment's certificate, and the
-// manifest of the deployment, both as files.
+// Trust is what a process needs to verify others: the bundle with its deployment's certificate, and the manifest.
 type Trust struct {
 	State    string `json:"state"` // identifies the content
 	Bundle   string `json:"bundle"`
@@ -19,7 +18,6 @@ type Trust struct {
 	json string // empty if it is to be made
 }
 
-// JSON returns the trust in JSON.
 func (t Trust) JSON() string {
 	if t.json == "" {
 		raw, _ := json.Marshal(t) // texts never fail

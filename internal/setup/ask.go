@@ -43,12 +43,11 @@ func questions() []question {
 					a.Vault = &Vault{Address: said, TokenFile: "-"}
 				}
 			}, nil},
-		{"File with the authorities of Vault's certificate", "the system's",
-			func(a *Answers, said string) {
-				if said != "the system's" {
-					a.Vault.CA = said
-				}
-			}, noVault},
+		{"File with the authorities of Vault's certificate", "the system's", func(a *Answers, said string) {
+			if said != "the system's" {
+				a.Vault.CA = said
+			}
+		}, noVault},
 		{"File with a token of Vault's administrator", "admin-token",
 			func(a *Answers, said string) { a.Vault.TokenFile = said }, noVault},
 	}
@@ -61,8 +60,7 @@ func names(said string) []string {
 	return strings.FieldsFunc(said, func(r rune) bool { return r == ' ' || r == ',' })
 }
 
-// Ask asks for the answers. An empty line takes the answer in brackets; after a wrong answer it asks again. It fails at
-// the end of in.
+// Ask asks for the answers, again after a wrong one. An empty line takes the answer in brackets. It fails at in's end.
 func Ask(in io.Reader, out io.Writer) (a Answers, err error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxAnswer)

@@ -19,7 +19,6 @@ type Options struct {
 	Kubernetes *Kubernetes
 }
 
-// AppRole gives each role a secret id.
 type AppRole struct {
 	Mount string        // of the auth method
 	Dir   string        // for PURPOSE.role-id and PURPOSE.secret-id, mode 0600
@@ -56,7 +55,6 @@ type Done struct {
 	Did  string `json:"did"`  // such as made, or is there
 }
 
-// String returns it as one line.
 func (d Done) String() string { return d.What + ": " + d.Did }
 
 var (
@@ -85,7 +83,6 @@ func Deliver(o Options, process string) (*Plan, error) {
 	return p, nil
 }
 
-// New makes a plan.
 func New(o Options) (*Plan, error) {
 	if !mountName.MatchString(o.Transit) {
 		return nil, fmt.Errorf("%q is not the name of a mount", o.Transit)
@@ -176,8 +173,7 @@ func (o Options) serviceAccounts() ([]step, error) {
 	return steps, nil
 }
 
-// split returns the namespaces and the names of service accounts. Vault lets each name of a role in from each of its
-// namespaces, so all these pairs must be meant.
+// split returns the namespaces and the names of service accounts. Vault admits all their pairs, so all must be meant.
 func split(accounts []string) (namespaces, names []string, err error) {
 	for _, account := range accounts {
 		if !accountName.MatchString(account) {
@@ -214,8 +210,7 @@ func (p *Plan) Commands() []string {
 	return out
 }
 
-// Apply carries out the plan and keeps what is already right. It stops at the first failure, and returns the steps
-// before it.
+// Apply carries out the plan and keeps what is right. It stops at the first failure, and returns the steps before it.
 func (p *Plan) Apply(ctx context.Context, c *api.Client) ([]Done, error) {
 	done := []Done{}
 	for _, s := range p.steps {

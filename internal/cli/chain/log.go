@@ -93,7 +93,11 @@ func (l logged) print(out io.Writer) {
 	lines := cli.Lines(out)
 	fmt.Fprintf(lines, lineForm, "Untampered:", l.untampered())
 	for _, d := range l.Untampered.Refused {
-		fmt.Fprintf(lines, indent+"REFUSED %s%s: %s\n", name(d), d.Code, d.Detail)
+		of := ""
+		if d.ID != "" {
+			of = d.ID + ", "
+		}
+		fmt.Fprintf(lines, indent+"REFUSED %s%s: %s\n", of, d.Code, d.Detail)
 	}
 	more(lines, l.Untampered.RefusedCount, len(l.Untampered.Refused), "refused")
 	if l.Untampered.Held > 0 { // otherwise it is not known of any
@@ -103,10 +107,6 @@ func (l logged) print(out io.Writer) {
 		more(lines, l.Untampered.NotKnownCount, len(l.Untampered.NotKnown), "not known")
 	}
 	fmt.Fprintf(lines, lineForm, "Witnessed:", l.witnessed())
-	l.printComplete(lines)
-}
-
-func (l logged) printComplete(lines io.Writer) {
 	c := l.Complete
 	fmt.Fprintf(lines, lineForm, "Complete:", l.complete())
 	for _, m := range c.Missing {
@@ -116,13 +116,6 @@ func (l logged) printComplete(lines io.Writer) {
 	for _, g := range c.Gaps {
 		fmt.Fprintf(lines, indent+"not known: entry %d: %s\n", g.Index, g.Detail)
 	}
-}
-
-func name(d archive.Doubt) string {
-	if d.ID == "" {
-		return ""
-	}
-	return d.ID + ", "
 }
 
 func more(lines io.Writer, all, listed int, what string) {

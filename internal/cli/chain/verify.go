@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,12 +69,13 @@ their gate, and are not verified here (challenge verify, capability verify).`,
 			if copied != "" {
 				return v.copied(copied)
 			}
-			in, done, err := openInput(c, args[0])
+			file, err := cli.OpenInput(c, args[0])
 			if err != nil {
 				return err
 			}
-			defer done()
-			switch {
+			defer file.Close()
+			in := bufio.NewReader(file)
+			switch ext := filepath.Ext(args[0]); {
 			case archive.IsExport(in):
 				return v.export(in)
 			case scored != "":
@@ -86,7 +86,7 @@ their gate, and are not verified here (challenge verify, capability verify).`,
 				return v.score(s, receiptLines(in, args[0]), args[0])
 			case areReceipts(in):
 				return v.receipts(in, args[0])
-			case isYAML(args[0]):
+			case ext == ".yaml" || ext == ".yml": // of all that this command reads, only manifests are YAML
 				return v.deployment(args[0])
 			}
 			return v.record(in, args[0])
@@ -102,20 +102,14 @@ their gate, and are not verified here (challenge verify, capability verify).`,
 	return c
 }
 
-// verifier is the command with its flags.
 type verifier struct {
 	judgeFlags
 	log logFlags
 	c   *cobra.Command
 }
 
-// isYAML reports whether a file is a manifest: verify reads no other YAML.
-func isYAML(path string) bool {
-	ext := filepath.Ext(path)
-	return ext == ".yaml" || ext == ".yml"
-}
-
-type certifiedDeployment struct {
+// CertifiedDeployment says which manifest the auditor has certified.
+type CertifiedDeployment struct {
 	DeploymentID string    `json:"deploymentId"`
 	Manifest     string    `json:"manifest"`
 	Until        time.Time `json:"until"`
@@ -134,20 +128,9 @@ func (by *verifier) deployment(path string) error {
 	if err != nil {
 		return err
 	}
-	holds := certifiedDeployment{cert.DeploymentID, cert.ManifestHash, strict.Until(cert)}
+	holds := CertifiedDeployment{cert.DeploymentID, cert.ManifestHash, strict.Until(cert)}
 	return cli.Print(by.c, holds,
 		fmt.Sprintf("the certificate of deployment %s is good until %s", holds.DeploymentID, cli.Time(holds.Until)))
-}
-
-func openInput(c *cobra.Command, path string) (in *bufio.Reader, done func() error, err error) {
-	if path == "-" {
-		return bufio.NewReader(c.InOrStdin()), func() error { return nil }, nil
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	return bufio.NewReader(f), f.Close, nil
 }
 
 // isRecord reports whether a file is a record. It may also have a node's token.

@@ -84,7 +84,6 @@ nothing, so the capability says that its verification was not consumed.`,
 	return c
 }
 
-// Capability returns the commands about capabilities.
 func Capability() *cobra.Command {
 	return cli.Group("capability", "Capabilities", capabilityVerify())
 }
@@ -97,18 +96,9 @@ func HashPayload() *cobra.Command {
 		Long: `Prints the SHA-256 of a payload in lowercase hex: of its bytes, or with --canonical of the RFC 8785 canonical
 form of a JSON document, to which a post of JSON is bound. ActionProof's name for --canonical, --json, works too.`,
 		Example: `  printf %s '{"title": "hello"}' | mediator hash-payload --canonical`,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Usagef("%s takes at most one file", c.CommandPath())
-			}
-			return nil
-		},
+		Args:    cli.OneArgAtMost("file"),
 		RunE: func(c *cobra.Command, args []string) error {
-			path := "-"
-			if len(args) == 1 {
-				path = args[0]
-			}
-			raw, err := cli.ReadInput(c, path)
+			raw, err := cli.ReadInput(c, append(args, "-")[0])
 			if err != nil {
 				return err
 			}

@@ -3,7 +3,6 @@ package keys
 import (
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/hashicorp/vault/api"
@@ -75,11 +74,9 @@ func (a *auditFlags) run(c *cobra.Command, paths []string) error {
 		logs.Keys[name] = true
 	}
 	for _, path := range paths {
-		file := io.NopCloser(c.InOrStdin())
-		if path != "-" {
-			if file, err = os.Open(path); err != nil {
-				return err
-			}
+		file, err := cli.OpenInput(c, path)
+		if err != nil {
+			return err
 		}
 		defer file.Close()
 		logs.Files = append(logs.Files, vaultaudit.Log{Name: path, From: file})
@@ -101,20 +98,17 @@ func (a *auditFlags) run(c *cobra.Command, paths []string) error {
 func (a *auditFlags) compare(c *cobra.Command, comparison vaultaudit.Comparison, logs *vaultaudit.Logs,
 	record *records.Reader) error {
 	table := &differenceTable{out: cli.Plain(c.OutOrStdout())}
-	comparison.Found = table.add
+	found, end := table.add, table.end
 	if cli.AsJSON(c) {
-		comparison.Found = func(d vaultaudit.Difference) error { return cli.WriteJSONLine(c.OutOrStdout(), d) }
-	}
-	summary, err := comparison.Run(c.Context(), logs,
-		record.Selected(c.Context(), comparison.Records()))
-	if err != nil {
-		return err
-	}
-	end := table.end
-	if cli.AsJSON(c) {
+		found = func(d vaultaudit.Difference) error { return cli.WriteJSONLine(c.OutOrStdout(), d) }
 		end = func(s vaultaudit.Summary) error {
 			return cli.WriteJSONLine(c.OutOrStdout(), map[string]vaultaudit.Summary{"summary": s})
 		}
+	}
+	comparison.Found = found
+	summary, err := comparison.Run(c.Context(), logs, record.Selected(c.Context(), comparison.Records()))
+	if err != nil {
+		return err
 	}
 	if err := end(summary); err != nil {
 		return err

@@ -1,10 +1,8 @@
 package keys
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"syscall"
 	"time"
 
@@ -19,36 +17,42 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-type registryFlags struct {
-	keyFile, issuer, audience, bundle string
-	lifetime                          time.Duration
+// signing are the flags of commands that sign with a root key into the trust bundle.
+type signing struct {
+	keyFile, bundle string
+	o               signer.Options
 }
 
-func (r *registryFlags) add(c *cobra.Command) {
-	f := c.Flags()
-	f.StringVar(&r.keyFile, "registry-key", "",
-		"the registry's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
-	f.StringVar(&r.issuer, "issuer", "key-registry", "iss of what is signed")
-	f.StringVar(&r.audience, "audience", "", "aud of what is signed: the APIs that verify (required)")
-	f.StringVar(&r.bundle, "bundle", "trust.json", "the trust bundle to write")
-	f.DurationVar(&r.lifetime, "lifetime", 90*24*time.Hour, "how long what is signed is good for")
-	cli.Required(c, "registry-key")
+// add adds the flags for the key of a root: registry or auditor.
+func (s *signing) add(c *cobra.Command, root, issuer string, lifetime time.Duration) {
+	f, key := c.Flags(), root+"-key"
+	f.StringVar(&s.keyFile, key, "",
+		"the "+root+"'s private JWK, or a .yaml file that names its key in Vault or in a token (required)")
+	f.StringVar(&s.o.Issuer, "issuer", issuer, "iss of what is signed")
+	f.StringVar(&s.o.Audience, "audience", "", "aud of what is signed: the APIs that verify (required)")
+	f.StringVar(&s.bundle, "bundle", "trust.json", "the trust bundle to write")
+	f.DurationVar(&s.o.Lifetime, "lifetime", lifetime, "how long what is signed is good for")
+	cli.Required(c, key)
 	cli.Required(c, "audience")
+	s.o.Now = time.Now
+}
+
+func (s *signing) addRegistry(c *cobra.Command) {
+	s.add(c, "registry", "key-registry", 90*24*time.Hour)
 }
 
 // registry opens the key registry that the flags name. The caller closes its key.
-func (r *registryFlags) registry(ctx context.Context, stderr io.Writer) (*keyring.Registry, error) {
-	key, err := keyring.OpenRootKey(ctx, r.keyFile, stderr, evidence.PurposeSignerCertificate)
+func (s *signing) registry(c *cobra.Command) (*keyring.Registry, error) {
+	key, err := keyring.OpenRootKey(c.Context(), s.keyFile, c.ErrOrStderr(), evidence.PurposeSignerCertificate)
 	if err != nil {
 		return nil, err
 	}
-	return keyring.NewRegistry(key,
-		signer.Options{Issuer: r.issuer, Audience: r.audience, Lifetime: r.lifetime, Now: time.Now}, r.bundle), nil
+	return keyring.NewRegistry(key, s.o, s.bundle), nil
 }
 
 func keysCertify() *cobra.Command {
 	var from []string
-	var r registryFlags
+	var r signing
 	var notAgent, notUsers, watch bool
 	c := &cobra.Command{
 		Use:   "certify --registry-key FILE --from unix:PATH|file:PATH --bundle FILE",
@@ -74,7 +78,7 @@ expire. It certifies no other role, issuer or key of a process (roles_changed).`
 					return err
 				}
 			}
-			registry, err := r.registry(c.Context(), c.ErrOrStderr())
+			registry, err := r.registry(c)
 			if err != nil {
 				return err
 			}
@@ -106,7 +110,7 @@ expire. It certifies no other role, issuer or key of a process (roles_changed).`
 		},
 	}
 	fromFlag(c, &from)
-	r.add(c)
+	r.addRegistry(c)
 	c.Flags().BoolVar(&notAgent, "not-accessible-to-agent", false, "declare that the agent cannot reach the keys")
 	c.Flags().BoolVar(&notUsers, "not-accessible-to-users", false, "declare that users cannot reach the keys")
 	c.Flags().BoolVar(&watch, "watch", false, "go on, and certify anew whenever a key is rotated or retired")

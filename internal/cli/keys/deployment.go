@@ -8,13 +8,12 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/cli"
+	"github.com/actionproof/mediator/internal/cli/chain"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/keyring"
-	"github.com/actionproof/mediator/signer"
 )
 
-// Deployment returns the commands about the strict deployment manifest.
 func Deployment() *cobra.Command {
 	return cli.Group("deployment", "The strict deployment manifest", deploymentHash(), deploymentCertify())
 }
@@ -58,9 +57,8 @@ verifiers without a YAML reader.`,
 }
 
 func deploymentCertify() *cobra.Command {
-	var keyFile, issuer, audience, bundleFile string
+	var s signing
 	var renew bool
-	var lifetime time.Duration
 	c := &cobra.Command{
 		Use:   "certify FILE --auditor-key FILE --bundle FILE",
 		Short: "Audit a manifest, and sign it into the trust bundle", Args: cli.ExactArgs(1, oneManifest),
@@ -74,46 +72,31 @@ the certificate expires.
 			if err != nil {
 				return err
 			}
-			auditor, err := keyring.OpenRootKey(c.Context(), keyFile, c.ErrOrStderr(),
+			auditor, err := keyring.OpenRootKey(c.Context(), s.keyFile, c.ErrOrStderr(),
 				evidence.PurposeDeploymentCertificate)
 			if err != nil {
 				return err
 			}
 			defer auditor.Close()
 			if renew {
-				if err := keyring.CheckRenewal(auditor, bundleFile, m); err != nil {
+				if err := keyring.CheckRenewal(auditor, s.bundle, m); err != nil {
 					return err
 				}
 			}
-			o := signer.Options{Issuer: issuer, Audience: audience, Lifetime: lifetime, Now: time.Now}
-			token, until, err := keyring.CertifyDeployment(c.Context(), auditor, m, o)
+			token, until, err := keyring.CertifyDeployment(c.Context(), auditor, m, s.o)
 			if err != nil {
 				return err
 			}
-			if err := keyring.PutDeployment(bundleFile, token, m); err != nil {
+			if err := keyring.PutDeployment(s.bundle, token, m); err != nil {
 				return err
 			}
-			done := certifiedDeployment{DeploymentID: m.DeploymentID, Manifest: m.Hash(), Until: until}
+			done := chain.CertifiedDeployment{DeploymentID: m.DeploymentID, Manifest: m.Hash(), Until: until}
 			return cli.Print(c, done, fmt.Sprintf("certified manifest %s into %s; it holds until %s", done.Manifest,
-				bundleFile, until.Format(time.RFC3339)))
+				s.bundle, until.Format(time.RFC3339)))
 		},
 	}
 	cli.JSONFlag(c)
-	f := c.Flags()
-	f.StringVar(&keyFile, "auditor-key", "",
-		"the auditor's private JWK, or a .yaml file that names its key in Vault or in a token (required)")
-	f.StringVar(&issuer, "issuer", "deployment-auditor", "iss of the certificate")
-	f.StringVar(&audience, "audience", "", "aud of the certificate: the APIs that verify (required)")
-	f.StringVar(&bundleFile, "bundle", "trust.json", "the trust bundle to write")
-	f.DurationVar(&lifetime, "lifetime", 24*time.Hour, "how long the certificate is good for")
-	f.BoolVar(&renew, "renew", false, "refuse a manifest other than the certified one")
-	cli.Required(c, "auditor-key")
-	cli.Required(c, "audience")
+	s.add(c, "auditor", "deployment-auditor", 24*time.Hour)
+	c.Flags().BoolVar(&renew, "renew", false, "refuse a manifest other than the certified one")
 	return c
-}
-
-type certifiedDeployment struct {
-	DeploymentID string    `json:"deploymentId"`
-	Manifest     string    `json:"manifest"`
-	Until        time.Time `json:"until"`
 }

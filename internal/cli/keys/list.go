@@ -50,7 +50,7 @@ If a process, record or key cannot be read, standard error says so. The rest is 
 			var versions []keyring.Version
 			var refused error
 			for _, at := range from {
-				roles, err := keyring.ReadRoles(c.Context(), []string{at})
+				roles, err := keyring.ReadRoles(c.Context(), at)
 				if err != nil {
 					fmt.Fprintf(cli.Lines(c.ErrOrStderr()), "%s cannot be read: %v%s\n", at, err, daemon.CodeOf(err))
 					refused = cli.ErrRefused

@@ -1,8 +1,8 @@
 package keys
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,11 +62,8 @@ certificate ends earlier if the manifest says so.`,
 			if err != nil {
 				return err
 			}
-			raw, err := json.MarshalIndent(signed, "", "  ")
+			err = files.ReplaceWith(out, 0o644, func(to io.Writer) error { return cli.WriteJSON(to, signed) })
 			if err != nil {
-				return err
-			}
-			if err := files.Replace(out, append(raw, '\n'), 0o644); err != nil {
 				return err
 			}
 			done := signedRules{Serial: rules.Serial, Rules: len(rules.Rules), Until: time.Now().Add(lifetime).UTC()}

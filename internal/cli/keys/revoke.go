@@ -17,7 +17,7 @@ type revoked struct {
 }
 
 func keysRevoke() *cobra.Command {
-	var r registryFlags
+	var r signing
 	var keys, artifacts []string
 	var reason string
 	var keep time.Duration
@@ -35,7 +35,7 @@ manifest that demands a fresh one.`,
 			if len(keys)+len(artifacts) > 0 && reason == "" {
 				return cli.Usagef("say why, with --reason: it is shown with each refusal")
 			}
-			registry, err := r.registry(c.Context(), c.ErrOrStderr())
+			registry, err := r.registry(c)
 			if err != nil {
 				return err
 			}
@@ -67,7 +67,7 @@ manifest that demands a fresh one.`,
 			return cli.Print(c, revoked{r.bundle, entries}, text.String())
 		},
 	}
-	r.add(c)
+	r.addRegistry(c)
 	cli.JSONFlag(c)
 	f := c.Flags()
 	f.StringArrayVar(&keys, "key", nil, "kid or key name to revoke; once for each")

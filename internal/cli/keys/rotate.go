@@ -102,7 +102,7 @@ func (o *rotateFlags) rotate(c *cobra.Command, keys []string, owner *vault.Owner
 		}}
 	var unread error
 	if o.all {
-		roles, err := keyring.ReadRoles(c.Context(), o.from)
+		roles, err := keyring.ReadRoles(c.Context(), o.from...)
 		if err != nil {
 			return err
 		}

@@ -120,11 +120,7 @@ func (w *walk) dial(ctx context.Context) (*client.Node, error) {
 }
 
 func (w *walk) keep(path string) error {
-	raw, err := json.MarshalIndent(w, "", "  ")
-	if err != nil {
-		return err
-	}
-	return files.Replace(path, append(raw, '\n'), 0o600)
+	return files.ReplaceWith(path, 0o600, func(to io.Writer) error { return cli.WriteJSON(to, w) })
 }
 
 func (w *walk) start(c *cobra.Command, file string) error {

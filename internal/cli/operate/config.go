@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
-// Config returns the commands about configuration files.
 func Config() *cobra.Command {
 	return cli.Group("config", "Configuration files", configCheck(), configSchema())
 }

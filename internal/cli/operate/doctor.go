@@ -60,7 +60,10 @@ the upstream proxy does not answer, if the node refuses receipts, or if an accep
 				printDelivery(w, seen.Delivery)
 				printReputation(w, seen.Reputation)
 				printProxy(w, seen.Proxy)
-				printLedger(w, seen.Ledger)
+				fmt.Fprintln(w, seen.Ledger.Identity)
+				for _, a := range seen.Ledger.Acceptances {
+					fmt.Fprintln(w, a)
+				}
 				printLog(w, seen.Log)
 				return nil
 			})
@@ -137,21 +140,15 @@ func printReputation(w io.Writer, r *admin.Reputation) {
 }
 
 func printProxy(w io.Writer, p *admin.UpstreamProxy) {
-	switch {
-	case p == nil:
-	case p.Code == "":
-		fmt.Fprintf(w, "upstream proxy\n%-14s %s\n", "answers", p.URL)
-	default:
-		fmt.Fprintf(w, "upstream proxy\n%-14s %s: %s (%s)\n%-14s %s\n", "away", p.URL, p.Reason, p.Code, "remedy",
-			problem.Remedy(p.Code))
+	if p == nil {
+		return
 	}
-}
-
-func printLedger(w io.Writer, l admin.Ledger) {
-	fmt.Fprintln(w, l.Identity)
-	for _, a := range l.Acceptances {
-		fmt.Fprintln(w, a)
+	fmt.Fprintln(w, "upstream proxy")
+	if p.Code == "" {
+		fmt.Fprintf(w, "%-14s %s\n", "answers", p.URL)
+		return
 	}
+	fmt.Fprintf(w, "%-14s %s: %s (%s)\n%-14s %s\n", "away", p.URL, p.Reason, p.Code, "remedy", problem.Remedy(p.Code))
 }
 
 func printLog(w io.Writer, l *admin.TransparencyLog) {

@@ -12,7 +12,6 @@ import (
 	"github.com/actionproof/mediator/internal/preset"
 )
 
-// Preset returns the commands about ready rules.
 func Preset() *cobra.Command {
 	return cli.Group("preset", "Ready rules for known agents and APIs", presetShow(), presetAdd())
 }
@@ -20,23 +19,20 @@ func Preset() *cobra.Command {
 func presetShow() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show [NAME]", Aliases: []string{"list"}, Short: "List the presets, or print the rules of one",
-		Example: "  mediator preset list\n  mediator preset show claude-code",
+		Example: "  mediator preset list\n  mediator preset show claude-code", Args: cli.OneArgAtMost("name"),
 		RunE: func(c *cobra.Command, args []string) error {
-			switch len(args) {
-			case 0:
+			if len(args) == 0 {
 				return cli.PrintTable(c, preset.All(), func(p preset.Preset) []any { return []any{p.Name, p.About} },
 					"PRESET", "FOR")
-			case 1:
-				p, err := preset.Find(args[0])
-				if err != nil {
-					return cli.Usage(err)
-				}
-				return cli.PrintText(c, p, func(w io.Writer) error {
-					_, err := io.WriteString(w, p.Text)
-					return err
-				})
 			}
-			return cli.Usagef("%s takes one name at most", c.CommandPath())
+			p, err := preset.Find(args[0])
+			if err != nil {
+				return cli.Usage(err)
+			}
+			return cli.PrintText(c, p, func(w io.Writer) error {
+				_, err := io.WriteString(w, p.Text)
+				return err
+			})
 		},
 	}
 	cli.JSONFlag(c)

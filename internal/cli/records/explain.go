@@ -27,14 +27,10 @@ func Explain() *cobra.Command {
 		Use: "explain [CODE]", Short: "Explain the code of a refusal, and say what to do, or list the codes",
 		Long: `Prints what docs/errors.md says of a code: what was refused, at which step, and what to do. Without CODE, it
 lists all codes.`,
-		Example: "  mediator explain event_closed",
+		Example: "  mediator explain event_closed", Args: cli.OneArgAtMost("code"),
 		RunE: func(c *cobra.Command, args []string) error {
-			switch len(args) {
-			case 0:
+			if len(args) == 0 {
 				return listCodes(c)
-			case 1:
-			default:
-				return cli.Usagef("%s takes one code at most", c.CommandPath())
 			}
 			var names []string
 			for _, code := range problem.Codes() {

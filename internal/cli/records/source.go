@@ -29,7 +29,6 @@ type SelectionFlags struct {
 	since, until, state string
 }
 
-// Add adds the flags.
 func (f *SelectionFlags) Add(c *cobra.Command) {
 	c.Flags().StringVar(&f.since, "since", "",
 		"only what started at this time or later: as 2026-01-31T15:04:05Z, as the date 2026-01-31 (its midnight, "+
@@ -43,7 +42,6 @@ func (f *SelectionFlags) Add(c *cobra.Command) {
 			"NAME/OWN")
 }
 
-// Parse reads the flags.
 func (f *SelectionFlags) Parse(now time.Time) (s ledger.Query, err error) {
 	s = f.Query
 	s.State = ledger.State(f.state)
@@ -134,7 +132,6 @@ func (s Source) Open(ctx context.Context) (*Reader, error) {
 	return r, nil
 }
 
-// Close closes a ledger.
 func (r *Reader) Close() error {
 	if r.ledger == nil {
 		return nil
@@ -142,7 +139,6 @@ func (r *Reader) Close() error {
 	return r.ledger.Close()
 }
 
-// Selected yields the selected records.
 func (r *Reader) Selected(ctx context.Context, s ledger.Query) iter.Seq2[ledger.Record, error] {
 	if r.ledger == nil {
 		return admin.Records(ctx, r.admin, s)

@@ -44,16 +44,17 @@ one and ends.`,
 			if login, ok := running(c.Context(), socket); ok {
 				return cli.Print(c, nil, login)
 			}
-			for _, at := range append([]*string{&o.Admin, &o.Node}, addresses(o.Processes)...) {
-				if *at == "" {
+			all := append([]string{o.Admin, o.Node}, o.Processes...)
+			for i, at := range all {
+				if at == "" {
 					continue
 				}
-				full, err := admin.WithClient(*at) // a confined console does not read the contexts
-				if err != nil {
+				var err error
+				if all[i], err = admin.WithClient(at); err != nil { // a confined console does not read the contexts
 					return err
 				}
-				*at = full
 			}
+			o.Admin, o.Node, o.Processes = all[0], all[1], all[2:]
 			var listen string
 			if err := admin.Get(c.Context(), o.Admin, "/v1/console", &listen); err != nil {
 				return err
@@ -111,13 +112,6 @@ one and ends.`,
 func contextSocket(of *config.Context) []string {
 	return []string{filepath.Join(cmp.Or(os.Getenv("XDG_RUNTIME_DIR"), "/run/mediator"),
 		"mediator-console-"+url.PathEscape(of.Name)+".sock")}
-}
-
-func addresses(all []string) (out []*string) {
-	for i := range all {
-		out = append(out, &all[i])
-	}
-	return out
 }
 
 func running(ctx context.Context, socket string) (login string, ok bool) {

@@ -33,7 +33,6 @@ func (f *Findings) Secret(path string, minimum int) (string, error) {
 	return files.ReadSecret(path, minimum)
 }
 
-// Err returns all mistakes, or nil.
 func (f *Findings) Err() error { return f.File.Err(f.Path + ": ") }
 
 // A Checker is a block with rules that tags cannot say. Check adds its mistakes to f, and reads its files.
@@ -41,8 +40,7 @@ type Checker interface {
 	Check(key string, f *Findings)
 }
 
-// Check checks a part of a configuration, to which v points, by the tags of its types, and calls its [Checker]s. It
-// also sets the defaults of tags.
+// Check checks what v points to by the tags of its types and by its [Checker]s. It also sets the defaults of tags.
 func (f *Findings) Check(key string, v any) {
 	f.checkValue(key, reflect.ValueOf(v))
 	f.checkUnique(key, reflect.ValueOf(v))
@@ -197,7 +195,6 @@ func (f *Findings) ReadSecret(key, path string, minimum int) string {
 	return secret
 }
 
-// Address checks a host:port.
 func (f *Findings) Address(key, address string) {
 	if _, port, err := net.SplitHostPort(address); err != nil || port != "0" && PortIn(address) == 0 {
 		f.Add(key, "%q is not a host and a port, as 127.0.0.1:8181 is", address)

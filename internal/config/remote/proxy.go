@@ -36,7 +36,6 @@ type UpstreamProxy struct {
 var proxyURLs = fields.URLs{HTTP: fields.Anywhere, Base: true,
 	What: "http://host:port or https://host:port, such as http://proxy.example.com:3128"}
 
-// Check implements [fields.Checker].
 func (p *UpstreamProxy) Check(key string, f *fields.Findings) {
 	out := &upstream.Proxy{Digest: p.Auth == "digest", Resolves: p.Resolve == "proxy"}
 	if u := f.URL(key+".url", p.URL, proxyURLs); u != nil {

@@ -51,7 +51,6 @@ var collectorURLs = fields.URLs{HTTP: fields.Loopback, Base: true,
 	What: "an https URL without a query, such as https://collector.example.com:4318 (http only at a loopback " +
 		"address: what it gets is confidential)"}
 
-// Check implements [fields.Checker].
 func (c *Collector) Check(key string, f *fields.Findings) {
 	f.URL(key+".endpoint", c.Endpoint, collectorURLs)
 	if c.CA != "" {
@@ -72,7 +71,6 @@ func (c *Collector) Check(key string, f *fields.Findings) {
 	}
 }
 
-// Check implements [fields.Checker].
 func (t *Tracing) Check(key string, f *fields.Findings) {
 	t.Collector.Check(key, f)
 	if t.Sample < 0 || t.Sample > 1 {
@@ -83,7 +81,6 @@ func (t *Tracing) Check(key string, f *fields.Findings) {
 	}
 }
 
-// Of returns the collector for a client.
 func (c *Collector) Of() otlp.Collector {
 	header, _ := c.header()
 	return otlp.Collector{Endpoint: c.Endpoint, Authorities: c.pool(), Header: header}

@@ -24,7 +24,6 @@ type XRayServer struct {
 	Token string `yaml:"-" of:"tokenFile"`
 }
 
-// Check implements [fields.Checker].
 func (s *XRayServer) Check(key string, f *fields.Findings) {
 	f.URL(key+".url", s.URL, fields.URLs{HTTP: fields.Loopback,
 		What: "an https URL such as https://xray.example.com/mcp: plain text could be changed on the way"})

@@ -119,7 +119,6 @@ func (c Custody) SecretFiles(roles ...string) (out []string) {
 	return out
 }
 
-// Check implements [fields.Checker].
 func (c *Custody) Check(key string, f *fields.Findings) {
 	if (c.Vault != nil) != (c.Type == "vault") {
 		f.Add(key+".vault", "must be set if type is vault, and only then")

@@ -38,7 +38,6 @@ var (
 	permission = pattern.New(`^[a-z_]{1,60}$`)
 )
 
-// Check implements [fields.Checker].
 func (g *GitHubApp) Check(key string, f *fields.Findings) {
 	f.URL(key+".apiURL", g.APIURL, apiURLs)
 	g.APIURL = cmp.Or(g.APIURL, "https://api.github.com")

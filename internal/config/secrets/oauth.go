@@ -55,12 +55,10 @@ type Google struct {
 
 var tokenURLs = fields.URLs{What: "an https URL without a fragment, such as https://login.example.com/token"}
 
-// Check implements [fields.Checker].
 func (t *TokenEndpoint) Check(key string, f *fields.Findings) {
 	f.URL(key+".tokenURL", t.TokenURL, tokenURLs)
 }
 
-// Check implements [fields.Checker].
 func (o *OAuth) Check(key string, f *fields.Findings) {
 	o.TokenEndpoint.Check(key, f)
 	switch {
@@ -75,7 +73,6 @@ func (o *OAuth) Check(key string, f *fields.Findings) {
 	}
 }
 
-// Check implements [fields.Checker].
 func (g *Google) Check(key string, f *fields.Findings) {
 	f.URL(key+".tokenURL", g.TokenURL, tokenURLs)
 	if g.TokenURL == "" {

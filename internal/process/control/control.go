@@ -21,7 +21,7 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// plane is the running control plane. A reload replaces its ruling; everything else stays.
+// plane is the running control plane, a [daemon.Service]. A reload replaces its ruling; everything else stays.
 type plane struct {
 	*daemon.Process
 	config *config.Control // as read at the start
@@ -62,25 +62,19 @@ func (p *plane) Plan(c *config.Control) (daemon.Plan, error) {
 	return plan, err
 }
 
-// Roles implements [daemon.Service].
-func (p *plane) Roles(process *daemon.Process, c *config.Control) (err error) {
+func (p *plane) Roles(process *daemon.Process, c *config.Control) error {
 	p.Process, p.config = process, c
-	if p.decision, err = daemon.NewIssuer(process, evidence.PolicyDecisionKind(), c.Keys.Decision, c.Audience); err !=
-		nil {
-		return err
-	}
-	p.grant, err = daemon.NewIssuer(process, evidence.ActionGrantKind(), c.Keys.Grant, c.Audience)
-	return err
+	return cmp.Or(
+		daemon.AddIssuer(process, &p.decision, evidence.PolicyDecisionKind(), c.Keys.Decision, c.Audience),
+		daemon.AddIssuer(process, &p.grant, evidence.ActionGrantKind(), c.Keys.Grant, c.Audience))
 }
 
-// Begin implements [daemon.Service].
 func (p *plane) Begin(context.Context, *errgroup.Group) (http.Handler, error) {
 	mux := p.Mux()
 	mux.Handle("/", &p.service)
 	return mux, nil
 }
 
-// Serve implements [daemon.Service].
 func (p *plane) Serve(ctx context.Context, group *errgroup.Group, first *daemon.Configured[config.Control]) error {
 	apply, err := p.Next(ctx, first)
 	if err != nil {
@@ -93,7 +87,6 @@ func (p *plane) Serve(ctx context.Context, group *errgroup.Group, first *daemon.
 	return p.publish(ctx, group)
 }
 
-// Next implements [daemon.Service].
 func (p *plane) Next(_ context.Context, next *daemon.Configured[config.Control]) (func() error, error) {
 	o := decide.EngineOptions{Now: time.Now, Log: p.Log}
 	engine, err := decide.NewEngine(next.Config.Rules, next.Trust.Verifier, next.Strict, p.decision, p.grant, o)

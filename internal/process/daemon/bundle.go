@@ -31,14 +31,6 @@ type bundle struct {
 	deployment string  // the deployment's certificate
 }
 
-func (p *Process) readBundle(path string, strict *policy.Strict) (*bundle, error) {
-	raw, err := files.Read(path)
-	if err != nil {
-		return nil, fmt.Errorf("trust bundle: %w", err)
-	}
-	return p.parseBundle(path, raw, strict)
-}
-
 // parseBundle verifies a bundle. For a process with a manifest it must hold a certificate of a deployment.
 func (p *Process) parseBundle(path string, raw []byte, strict *policy.Strict) (*bundle, error) {
 	var signers evidence.SignerPolicy
@@ -72,10 +64,13 @@ type TrustFollower struct {
 	until    atomic.Int64 // when the deployment certificate ends, in Unix seconds
 }
 
-// readTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict. Without a
-// manifest it returns nil.
+// readTrust reads the bundle once, with the certificate of the manifest behind strict. Without a manifest it is nil.
 func (p *Process) readTrust(c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
-	next, err := p.readBundle(c.Bundle, strict)
+	raw, err := files.Read(c.Bundle)
+	if err != nil {
+		return nil, fmt.Errorf("trust bundle: %w", err)
+	}
+	next, err := p.parseBundle(c.Bundle, raw, strict)
 	if err != nil || strict == nil {
 		return nil, err
 	}
@@ -103,7 +98,6 @@ func (s *TrustFollower) deploy(b *bundle) error {
 // BundleHash returns the SHA-256 of the bundle that was taken over last.
 func (s *TrustFollower) BundleHash() string { return s.bundle.Load().hash }
 
-// DeploymentCertificate returns the current deployment certificate.
 func (s *TrustFollower) DeploymentCertificate() string { return *s.deployed.Load() }
 
 // follow takes over a changed bundle, or logs why it does not. Certificates and revocations count at once. A deployment
@@ -134,8 +128,7 @@ func (s *TrustFollower) follow(raw []byte, replaced bool) {
 	}
 }
 
-// trustFollowers makes several trusts follow the bundle: that of the current configuration, and those of earlier ones
-// that still judge posts.
+// trustFollowers makes the current trust follow the bundle, and earlier ones that still judge posts.
 type trustFollowers struct {
 	mu     sync.Mutex // guards stores
 	stores []*TrustFollower

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
@@ -19,31 +20,24 @@ import (
 // is only in memory. renew gets another one, for another key, when half of its lifetime is over.
 func (p *Process) exchange(ctx context.Context, c config.TLS, at config.Peer) (renew func(context.Context), err error) {
 	const failed = "the registrar gives this process no TLS certificate yet"
-	first, done := context.WithCancel(ctx)
-	defer done()
-	p.retrying(first, failed, func() error {
+	err = await.Success(ctx, p.Log, registrarPause, failed, func() error {
 		authorities, err := files.Read(c.Authorities)
 		if err != nil {
 			return err
 		}
 		return certify(ctx, c.Token, at, string(authorities), func(certificate, key, all string) (err error) {
-			if p.Identity, err = identity.New(certificate, key, all); err == nil {
-				done()
-			}
+			p.Identity, err = identity.New(certificate, key, all)
 			return err
 		})
 	})
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	return func(ctx context.Context) {
-		p.retrying(ctx, failed, func() error {
+		p.repeating(ctx, failed, func() error {
 			if err := every.Sleep(ctx, max(time.Until(p.Identity.Until())/2, registrarPause)); err != nil {
 				return err
 			}
 			return certify(ctx, c.Token, at, p.Identity.Authorities(), p.Identity.Renew)
 		})
-	}, nil
+	}, err
 }
 
 // certify makes a key, gets the registrar's certificate for it, and passes both to take, in PEM.

@@ -10,8 +10,7 @@ import (
 	"github.com/actionproof/mediator/internal/keystore"
 )
 
-// stateCollector makes the metrics about trust, keys and Vault from the process's state, so a scrape leaves no line in
-// a custody's audit log. Times are in Unix seconds.
+// stateCollector makes metrics of trust, keys and Vault without asking a custody, which logs questions. Unix seconds.
 type stateCollector struct{ p *Process }
 
 var (
@@ -51,7 +50,6 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 // Describe describes nothing, because most metrics are missing at the start.
 func (stateCollector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements [prometheus.Collector].
 func (s stateCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

@@ -43,8 +43,7 @@ const Grace = 10 * time.Second
 
 // PlanOf returns the plan of a configuration, to which the process adds what no key names.
 func PlanOf(configuration any, file config.File, common config.Process, endpoint config.Endpoint) Plan {
-	return Plan{File: file, Process: common, Endpoint: endpoint, Grace: Grace,
-		Uses: fields.UsesOf(configuration)}
+	return Plan{File: file, Process: common, Endpoint: endpoint, Grace: Grace, Uses: fields.UsesOf(configuration)}
 }
 
 // Observer returns the process's observer of its deployment.

@@ -16,11 +16,11 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/problem"
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/strictjson"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/look"
@@ -64,21 +64,9 @@ func (p *Process) registers(ctx context.Context, group *errgroup.Group, plan Pla
 	group.Go(func() error { r.reload(ctx); return nil })
 }
 
-// retrying calls try until ctx ends, and logs each kind of error once in a row.
-func (p *Process) retrying(ctx context.Context, what string, try func() error) {
-	const nothing = "nothing"
-	failing := nothing
-	for ctx.Err() == nil {
-		err := try()
-		if err == nil {
-			failing = nothing
-			continue
-		}
-		if code := refusal.CodeOf(err); ctx.Err() == nil && code != failing {
-			p.Log.Error(what, zap.Error(err), zap.String("code", code))
-			failing = code
-		}
-		_ = every.Sleep(ctx, registrarPause)
+// repeating calls try until ctx ends.
+func (p *Process) repeating(ctx context.Context, what string, try func() error) {
+	for await.Success(ctx, p.Log, registrarPause, what, try) == nil {
 	}
 }
 
@@ -86,7 +74,7 @@ func (p *Process) retrying(ctx context.Context, what string, try func() error) {
 func (r *registration) register(ctx context.Context) {
 	var again time.Time
 	known := ""
-	r.p.retrying(ctx, "this process's keys are not certified anew", func() error {
+	r.p.repeating(ctx, "this process's keys are not certified anew", func() error {
 		roles := documents(ctx, r.p.Roles)
 		for i := range roles { // they say nothing of the keys themselves
 			roles[i].Signs, roles[i].Made = "", nil
@@ -173,7 +161,7 @@ type trust struct {
 // follow writes each trust that the registrar delivers into the files of the configuration.
 func (r *registration) follow(ctx context.Context) {
 	has := ""
-	r.p.retrying(ctx, "the registrar's trust is not taken", func() error {
+	r.p.repeating(ctx, "the registrar's trust is not taken", func() error {
 		t, err := r.next(ctx, has)
 		if err != nil || t.State == "" {
 			return err
@@ -249,15 +237,11 @@ func (r *registration) write(ctx context.Context, t trust) error {
 	}
 	hash := m.Hash()
 	r.manifest.Store(&hash)
-	select {
-	case r.delivered <- struct{}{}:
-	default:
-	}
+	every.Signal(r.delivered)
 	return nil
 }
 
-// reload makes this process use each delivered manifest. It tries again until it may: a sidecar uses no manifest by
-// which the control plane does not decide yet.
+// reload makes this process use each delivered manifest, once it may: a sidecar waits for its control plane.
 func (r *registration) reload(ctx context.Context) {
 	var again <-chan time.Time
 	pause := registrarPause

@@ -61,15 +61,16 @@ type unreadKey struct {
 	Because string `json:"because"`
 }
 
-// NewIssuer makes the signer of a role and adds the role to the process.
-func NewIssuer[C any](p *Process, kind evidence.Kind[C], k config.SigningKey, audience string) (*signer.Issuer[C],
-	error) {
+// AddIssuer adds a role to the process, and makes its signer.
+func AddIssuer[C any](p *Process, to **signer.Issuer[C], kind evidence.Kind[C], k config.SigningKey,
+	audience string) error {
 	key, err := p.AddRole(kind.Purpose, k)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return signer.New(kind, key,
+	*to, err = signer.New(kind, key,
 		signer.Options{Issuer: k.Issuer, Audience: audience, Lifetime: k.Lifetime.Or(time.Minute), Now: time.Now})
+	return err
 }
 
 // AddRole adds a role to the process. Its key signs nothing before openKeys.
@@ -87,8 +88,7 @@ func (p *Process) AddRole(purpose string, k config.SigningKey) (*signer.Rotation
 	return key, nil
 }
 
-// openKeys opens the keys of all roles and makes each observation once. It is the last step before the process listens,
-// because a login uses up a wrapped secret id.
+// openKeys opens all keys and observes them. It comes last before the process listens: a login uses up a secret id.
 func (p *Process) openKeys(ctx context.Context) error {
 	if err := p.Keys.Open(ctx); err != nil {
 		return err
@@ -130,12 +130,10 @@ type RolesState struct {
 	State string `json:"state"`
 }
 
-// RolesWait bounds a request that waits for another state. rolesPoll is the pause between checks: a custody does not
-// report new versions.
+// RolesWait bounds a request that waits for another state. rolesPoll is the pause between looks at the custody.
 const RolesWait, rolesPoll = time.Minute, time.Second
 
-// nextState waits until the state of the roles is not known, until ctx or the process ends, or for RolesWait. It
-// returns the state.
+// nextState returns the state of the roles once it is not known, ctx or the process ends, or RolesWait is over.
 func (p *Process) nextState(ctx context.Context, known string) (RolesState, error) {
 	ctx, cancel := endpoint.UntilEnding(ctx)
 	defer cancel()

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,8 +25,7 @@ import (
 type Service[C any] interface {
 	// Plan plans a configuration: the first one, and the one of each reload.
 	Plan(c *C) (Plan, error)
-	// Roles keeps the process and its first configuration, and makes the signers of its roles. Their keys sign nothing
-	// yet.
+	// Roles keeps the process and its first configuration, and makes the signers, whose keys sign nothing yet.
 	Roles(p *Process, first *C) error
 	// Open opens files and databases, before the process confines itself.
 	Open(ctx context.Context) error
@@ -109,17 +109,15 @@ func (r *running[C]) run(ctx context.Context) error {
 		return err
 	}
 	defer r.service.Close()
-	if err := r.service.Open(ctx); err != nil {
-		return err
-	}
-	if err := r.Confine(plan, r.first.Observer); err != nil {
-		return err
-	}
-	if err := r.service.ReadSecrets(ctx); err != nil {
-		return err
-	}
-	if err := r.openKeys(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{
+		r.service.Open,
+		func(context.Context) error { return r.Confine(plan, r.first.Observer) },
+		r.service.ReadSecrets,
+		r.openKeys,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
 	open, err := r.listen(plan)
 	if err != nil {
@@ -225,10 +223,8 @@ func (r *running[C]) reload(ctx context.Context) (ConfigStatus, error) {
 		return ConfigStatus{}, err
 	}
 	next := &Configured[C]{Config: c, Plan: plan, Observer: plan.Observer(r.Process.Roles)}
-	if err := r.checkBound(*r.first.Config, *c, plan.Trust); err != nil {
-		return ConfigStatus{}, err
-	}
-	if err := r.checkConfined(plan, next.Observer); err != nil {
+	err = cmp.Or(r.checkBound(*r.first.Config, *c, plan.Trust), r.checkConfined(plan, next.Observer))
+	if err != nil {
 		return ConfigStatus{}, err
 	}
 	if next.Manifest, next.Strict, err = readManifest(plan); err != nil {

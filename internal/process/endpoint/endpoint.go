@@ -37,7 +37,11 @@ func Listen(e config.Endpoint, id *identity.Identity, log *zap.Logger) (net.List
 		}
 		return listenTLS(e.TCP, id.Config(), log)
 	}
-	if err := removeStaleSocket(e.Unix); err != nil {
+	stale, err := isStale(e.Unix)
+	if stale && err == nil {
+		err = os.Remove(e.Unix)
+	}
+	if err != nil {
 		return nil, err
 	}
 	l, err := net.Listen("unix", e.Unix)
@@ -69,15 +73,6 @@ func listenTLS(address string, c *tls.Config, log *zap.Logger) (net.Listener, er
 	return tls.NewListener(newBoundedListener(l, endpointLimits, log), c), nil
 }
 
-// removeStaleSocket removes a socket on which no process listens, and nothing else.
-func removeStaleSocket(path string) error {
-	stale, err := isStale(path)
-	if stale && err == nil {
-		err = os.Remove(path)
-	}
-	return err
-}
-
 // isStale reports whether a process has left a socket behind at path. It fails for anything else there.
 func isStale(path string) (bool, error) {
 	info, err := os.Lstat(path)
@@ -101,8 +96,7 @@ func isStale(path string) (bool, error) {
 	return false, fmt.Errorf("another process listens on %s: end it, or name another socket", path)
 }
 
-// ListenTLS opens a TCP address that speaks only TLS, for everyone. Until ctx ends, group follows the files of the
-// certificate and its key, so a renewal needs no restart.
+// ListenTLS opens a TCP address for everyone, over TLS alone. Until ctx ends, group follows the certificate's files.
 func ListenTLS(ctx context.Context, group *errgroup.Group, address, certificate, key string,
 	log *zap.Logger) (net.Listener, error) {
 	s, err := identity.LoadServer(certificate, key)

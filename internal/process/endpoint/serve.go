@@ -60,8 +60,7 @@ func awaitLeft(open *atomic.Int64) {
 	}
 }
 
-// Serve serves h on l until ctx ends. Then it waits at most grace for open requests, at an endpoint's TCP address after
-// its callers have left.
+// Serve serves h on l until ctx ends. Then callers of a TCP endpoint may leave, and grace bounds open requests.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace time.Duration, log *zap.Logger) error {
 	if b.Connections > 0 {
 		l = newBoundedListener(l, b, log)
@@ -77,8 +76,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 			return context.WithValue(context.Background(), endingKey{}, ctx)
 		},
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, connKey{},
-				c)
+			return context.WithValue(ctx, connKey{}, c)
 		},
 	}
 	var open atomic.Int64
@@ -111,8 +109,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 
 type endingKey struct{}
 
-// UntilEnding returns a context that ends with that of a request, or when its server begins to end: a request that
-// waits must not hold that up.
+// UntilEnding returns a context that ends with a request's, or when its server begins to end: for requests that wait.
 func UntilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
 	server, ok := ctx.Value(endingKey{}).(context.Context)
 	ctx, cancel := context.WithCancel(ctx)
@@ -123,17 +120,13 @@ func UntilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// LateHandler answers not_ready until it gets its handler. A process publishes its keys before they are certified, and
-// can work only afterwards.
+// LateHandler answers not_ready until it gets its handler: a process publishes its keys before it can work.
 type LateHandler struct{ h atomic.Pointer[http.Handler] }
 
-// Set sets the handler.
 func (l *LateHandler) Set(h http.Handler) { l.h.Store(&h) }
 
-// Ready reports whether the handler is set.
 func (l *LateHandler) Ready() bool { return l.h.Load() != nil }
 
-// ServeHTTP passes the request to the handler.
 func (l *LateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := l.h.Load()
 	if h == nil {

@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/kube"
 	"github.com/actionproof/mediator/internal/registrar"
 	"golang.org/x/sync/errgroup"
 )
 
-// certifyItself makes the certificate by which other processes know the registrar of a cluster, and its key. Both are
-// only in memory.
+// certifyItself makes the registrar's own certificate in a cluster, and its key, both only in memory.
 func (p *process) certifyItself(ctx context.Context) error {
 	if err := p.authority.Open(ctx); err != nil {
 		return fmt.Errorf("the CA: %w", err)
@@ -48,14 +48,7 @@ func (c *cluster) take(r kube.CertificateRequest) {
 	c.mu.Lock()
 	c.requests[r.Meta.UID] = r
 	c.mu.Unlock()
-	c.tell()
-}
-
-func (c *cluster) tell() {
-	select {
-	case c.more <- struct{}{}:
-	default:
-	}
+	every.Signal(c.more)
 }
 
 func (c *cluster) drop(r kube.CertificateRequest) {
@@ -97,7 +90,7 @@ func (c *cluster) again(r kube.CertificateRequest) {
 	if _, newer := c.requests[r.Meta.UID]; !newer {
 		c.requests[r.Meta.UID] = r
 	}
-	time.AfterFunc(retry, c.tell)
+	time.AfterFunc(retry, func() { every.Signal(c.more) })
 }
 
 // answer issues a certificate, or denies it for good. It reports whether the request needs no other answer.

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/identity"
 	"github.com/actionproof/mediator/internal/kube"
@@ -58,14 +59,6 @@ func newCluster(p *process) (*cluster, error) {
 		requests: make(map[string]kube.CertificateRequest), more: make(chan struct{}, 1),
 		warned: lru.New[[2]string, bool](warnings), watches: make(map[string]context.CancelFunc),
 		ruled: make(chan struct{}, 1)}, nil
-}
-
-// follow makes followPods watch the namespaces of other rules.
-func (c *cluster) follow() {
-	select {
-	case c.ruled <- struct{}{}:
-	default:
-	}
 }
 
 // followPods watches the pods of each namespace that the rules name, until ctx ends.
@@ -207,8 +200,7 @@ func (c *cluster) alive(ctx context.Context) (map[string]bool, error) {
 	return live, nil
 }
 
-// unseen reports whether the watch knows no pod with this UID or service account. Until it knows the pods of all
-// namespaces, it reports false.
+// unseen reports whether the watch knows all pods, and none with this UID or service account.
 func (c *cluster) unseen(own string) bool {
 	rules, err := c.p.Rules()
 	c.mu.Lock()
@@ -225,12 +217,11 @@ func (c *cluster) unseen(own string) bool {
 	return true
 }
 
-// lead signs requests and publishes the CA, until ctx ends. The replica that led before may have made the CA another
-// certificate.
+// lead signs requests and publishes the CA, until ctx ends. The earlier leader may have made the CA a certificate.
 func (c *cluster) lead(ctx context.Context) {
-	for err := c.p.authority.Open(ctx); err != nil && ctx.Err() == nil; err = c.p.authority.Open(ctx) {
-		c.p.failed("the CA is not read", err)
-		_ = every.Sleep(ctx, retry)
+	open := func() error { return c.p.authority.Open(ctx) }
+	if await.Success(ctx, c.p.Log, retry, "the CA is not read", open) != nil {
+		return
 	}
 	var work sync.WaitGroup
 	if c.audience == "" { // else the cluster may have no such requests
@@ -255,8 +246,7 @@ func (c *cluster) lead(ctx context.Context) {
 	work.Wait()
 }
 
-// publishCA publishes the CA's certificates as a ClusterTrustBundle, or for pods with tokens in the ConfigMap, if they
-// differ from those published. It returns what is published.
+// publishCA publishes the CA as a ClusterTrustBundle, or in the ConfigMap, unless it is published. It returns what is.
 func (c *cluster) publishCA(ctx context.Context, published string) string {
 	pem := string(c.p.authority.PEM())
 	var err error

@@ -47,7 +47,7 @@ import (
 	"github.com/actionproof/mediator/internal/registrar"
 )
 
-// process is the running registrar. A reload reads the rules again.
+// process is the running registrar, a [daemon.Service]. A reload reads the rules again.
 type process struct {
 	*daemon.Process
 	*registrar.Registrar
@@ -80,8 +80,7 @@ const (
 
 // Run runs the registrar until ctx ends.
 func Run(ctx context.Context, path string, stderr io.Writer) error {
-	return daemon.Run(ctx, "registrar", path, stderr,
-		&process{stderr: stderr, ruled: make(chan struct{})})
+	return daemon.Run(ctx, "registrar", path, stderr, &process{stderr: stderr, ruled: make(chan struct{})})
 }
 
 // Plan returns what the registrar takes from a configuration.
@@ -109,7 +108,6 @@ func Plan(c *config.Registrar) (daemon.Plan, error) {
 	return p, p.UseDatabase(c.Postgres.ConnString())
 }
 
-// Plan implements [daemon.Service].
 func (*process) Plan(c *config.Registrar) (daemon.Plan, error) { return Plan(c) }
 
 // Roles implements [daemon.Service]. The registrar signs no evidence; its custody has the CA's key.
@@ -165,7 +163,6 @@ func (p *process) Open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close implements [daemon.Service].
 func (p *process) Close() {
 	if p.store != nil {
 		_ = p.store.Close()
@@ -273,7 +270,7 @@ func (p *process) readRules(ctx context.Context) error {
 		return err
 	}
 	if p.cluster != nil {
-		p.cluster.follow()
+		every.Signal(p.cluster.ruled) // other namespaces
 	}
 	p.Log.Info("rules read", zap.Int64("serial", rules.Serial), zap.Int("rules", len(rules.Rules)),
 		zap.Bool("signed", !rules.Trial))
@@ -359,7 +356,6 @@ func (p *process) Serve(ctx context.Context, _ *errgroup.Group, _ *daemon.Config
 	}
 }
 
-// Next implements [daemon.Service].
 func (p *process) Next(ctx context.Context, _ *daemon.Configured[config.Registrar]) (func() error, error) {
 	return func() error { return p.readRules(ctx) }, nil
 }

@@ -42,8 +42,7 @@ type shared struct {
 const tables = `CREATE TABLE files (name text PRIMARY KEY, hash text NOT NULL, content bytea NOT NULL);
 CREATE TABLE seal (one boolean PRIMARY KEY DEFAULT true CHECK (one), revision bigint NOT NULL, mac text NOT NULL)`
 
-var schema = db.Schema{Name: "actionproof_registrar", Version: 2, Tables: tables,
-	Forgets: "which keys are certified"}
+var schema = db.Schema{Name: "actionproof_registrar", Version: 2, Tables: tables, Forgets: "which keys are certified"}
 
 // Keys of the database's advisory locks: of an edit, and of the replica that leads.
 const editLock, leadLock = 0x6d656469_01, 0x6d656469_02
@@ -99,7 +98,6 @@ CASE WHEN octet_length(content) <= $2 THEN content END FROM files LIMIT $3`, max
 	return rows.Err()
 }
 
-// Close implements [registrar.Store].
 func (s *shared) Close() error { return s.db.Close() }
 
 // Bounds on what is read of the database, which others may write: on a file's name and content in bytes, on the
@@ -164,7 +162,6 @@ func (s *shared) checkClock(ctx context.Context, tx *sql.Tx) error {
 // changes is the channel on which replicas hear of each other's edits.
 const changes = "actionproof_registrar"
 
-// Watch implements [registrar.Store].
 func (s *shared) Watch(ctx context.Context, changed func(), failed func(error)) {
 	s.db.Listen(ctx, changes, changed, failed)
 }
@@ -259,7 +256,6 @@ ON CONFLICT (one) DO UPDATE SET revision = excluded.revision, mac = excluded.mac
 			strings.Join(after.seals, " ")))
 }
 
-// Read implements [registrar.Store].
 func (s *shared) Read(ctx context.Context, name string) ([]byte, error) {
 	now, err := s.stored(ctx, s.db.Read(), name)
 	if err == nil {
@@ -271,7 +267,6 @@ func (s *shared) Read(ctx context.Context, name string) ([]byte, error) {
 	return now.content, err
 }
 
-// Version implements [registrar.Store].
 func (s *shared) Version(ctx context.Context) (string, error) {
 	now, err := s.stored(ctx, s.db.Read(), "")
 	return strconv.FormatInt(now.revision, 10), err

@@ -47,7 +47,6 @@ type triggers struct {
 	accepted *accepted
 }
 
-// Evidence implements [proxy.Triggers].
 func (t triggers) Evidence(ctx context.Context, eventID string, b evidence.Binding) (trigger.Evidence, error) {
 	both, err := t.accepted.get(ctx)
 	if err != nil {
@@ -63,7 +62,6 @@ type control struct {
 	strict   *policy.Strict
 }
 
-// Decide implements [proxy.Control].
 func (c control) Decide(ctx context.Context, r policy.Request) (policy.Decision, error) {
 	decision := c.verifier.Accepts(evidence.PurposePolicyDecision, c.strict.Decision)
 	grant := c.verifier.Accepts(evidence.PurposeActionGrant, c.strict.Grant)

@@ -65,7 +65,6 @@ func startLooker(stderr io.Writer, log *zap.Logger) (*looker, error) {
 	return l, nil
 }
 
-// Close ends the child.
 func (l *looker) Close() error {
 	var errs []error
 	for _, p := range l.pipes {

@@ -44,14 +44,12 @@ var (
 // ruleMetrics are the figures of the present configuration's rules. A credential is renewed when it is used.
 type ruleMetrics struct{ p *sidecar }
 
-// Describe implements [prometheus.Collector].
 func (ruleMetrics) Describe(to chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{credentialUntil, credentialRead, credentialFailures, ruleExpires} {
 		to <- desc
 	}
 }
 
-// Collect implements [prometheus.Collector].
 func (m ruleMetrics) Collect(to chan<- prometheus.Metric) {
 	s := m.p.current.Load()
 	if s == nil {

@@ -84,7 +84,6 @@ func (p *sidecar) accepts(kid string) bool {
 	return now == nil || now.Trust.Verifier.Knows(kid)
 }
 
-// Reputation implements [admin.Deployment].
 func (s *snapshot) Reputation(ctx context.Context) *admin.Reputation {
 	if s.Strict.Autonomy.MaxAge == 0 {
 		return nil

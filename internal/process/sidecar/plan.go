@@ -54,7 +54,6 @@ func Plan(c *config.Sidecar) (daemon.Plan, error) {
 	return p, p.UseDatabase(c.Ledger.Postgres.ConnString())
 }
 
-// Plan implements [daemon.Service].
 func (p *sidecar) Plan(c *config.Sidecar) (daemon.Plan, error) {
 	if p.config != nil {
 		if err := p.checkHosts(c); err != nil {

@@ -53,7 +53,6 @@ func (s *snapshot) checkPosts(ctx context.Context) error {
 	return s.checkProxy(ctx)
 }
 
-// UpstreamProxy implements [admin.Deployment].
 func (s *snapshot) UpstreamProxy(ctx context.Context) *admin.UpstreamProxy {
 	if s.Config.UpstreamProxy == nil {
 		return nil
@@ -66,8 +65,7 @@ func (s *snapshot) UpstreamProxy(ctx context.Context) *admin.UpstreamProxy {
 	return shown
 }
 
-// witnessClient makes the client for the log's witnesses, whose addresses may be private. Package translog bounds its
-// requests.
+// witnessClient makes the client for the log's witnesses, whose addresses may be private.
 func (p *sidecar) witnessClient() *http.Client {
 	dial := (&net.Dialer{Timeout: 5 * time.Second}).DialContext
 	if proxy := p.upstreamProxy(p.config); proxy != nil && p.config.TransparencyLog.Accepts != nil {

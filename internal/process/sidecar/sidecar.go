@@ -20,6 +20,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// sidecar is the running sidecar. A reload replaces its snapshot; everything else stays.
+// sidecar is the running sidecar, a [daemon.Service]. A reload replaces its snapshot; everything else stays.
 type sidecar struct {
 	*daemon.Process
 	config *config.Sidecar // as read at the start
@@ -118,25 +119,15 @@ func (p *sidecar) Roles(process *daemon.Process, c *config.Sidecar) (err error) 
 	p.Process, p.config = process, c
 	p.warnFileLimit()
 	keys := c.Keys
-	if err := p.nameRuntime(); err != nil {
-		return err
-	}
-	if p.runtime, err = daemon.NewIssuer(process, evidence.RuntimeAttestationKind(), keys.Runtime, c.Audience); err !=
-		nil {
-		return err
-	}
-	if p.session, err = daemon.NewIssuer(process, evidence.SessionReceiptKind(), keys.Session, c.Audience); err != nil {
-		return err
-	}
-	p.requestProof, err = daemon.NewIssuer(process, evidence.RequestProofKind(), keys.RequestProof, c.Audience)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(p.addObserver(), p.addTransparency(), p.addBotAuth()); err != nil {
+	if err := p.nameRuntime(); err != nil { // and so keys
 		return err
 	}
 	p.gateKey, err = gateSecret(c.Gate.Secret)
-	return err
+	return cmp.Or(err,
+		daemon.AddIssuer(process, &p.runtime, evidence.RuntimeAttestationKind(), keys.Runtime, c.Audience),
+		daemon.AddIssuer(process, &p.session, evidence.SessionReceiptKind(), keys.Session, c.Audience),
+		daemon.AddIssuer(process, &p.requestProof, evidence.RequestProofKind(), keys.RequestProof, c.Audience),
+		p.addObserver(), p.addTransparency(), p.addBotAuth())
 }
 
 // nameRuntime takes the name of the runtime from the configuration, or else from the TLS certificate. In the latter
@@ -216,7 +207,6 @@ func (p *sidecar) Close() {
 // ReadSecrets waits for the credentials in Vault.
 func (p *sidecar) ReadSecrets(ctx context.Context) error { return p.credentials.read(ctx, p.Log, true) }
 
-// Begin implements [daemon.Service].
 func (p *sidecar) Begin(ctx context.Context, group *errgroup.Group) (http.Handler, error) {
 	p.life = ctx
 	if err := p.beginTransparency(ctx, group); err != nil {

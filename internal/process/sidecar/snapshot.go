@@ -26,8 +26,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// snapshot holds everything that judges calls under one configuration. It never changes, except that its trust follows
-// the bundle. A call uses one snapshot from its beginning to its end.
+// snapshot, an [admin.Deployment], holds everything that judges calls under one configuration. It never changes, except
+// that its trust follows the bundle. A call uses one snapshot from its beginning to its end.
 type snapshot struct {
 	*daemon.Configured[config.Sidecar]
 	process     *sidecar
@@ -43,7 +43,6 @@ type snapshot struct {
 	stop       context.CancelFunc // stops observing its deployment
 }
 
-// Next implements [daemon.Service].
 func (p *sidecar) Next(ctx context.Context, next *daemon.Configured[config.Sidecar]) (func() error, error) {
 	if err := p.checkControl(ctx, next.Strict); err != nil {
 		return nil, err
@@ -79,8 +78,7 @@ func (p *sidecar) checkHosts(c *config.Sidecar) error {
 	return nil
 }
 
-// checkManifest refuses a manifest under which every post would be refused: it pins another environment, or does not
-// allow this process's runtime or roles.
+// checkManifest refuses a manifest that pins another environment, or does not allow this runtime and its roles.
 func (p *sidecar) checkManifest(c *config.Sidecar, environment string, strict *policy.Strict) error {
 	return cmp.Or(strict.CheckEnvironment(environment), strict.CheckRuntime(p.name), p.CheckAllowed(strict, c.Audience),
 		c.CheckCeiling(strict.EgressCeiling))
@@ -165,16 +163,13 @@ func (p *sidecar) build(ctx context.Context, s *snapshot) (err error) {
 	return nil
 }
 
-// Controls implements [admin.Deployment].
 func (s *snapshot) Controls(ctx context.Context) []policy.ObservedControl {
 	s.deployment.observe(ctx, 0)
 	return s.deployment.seen.Load().controls
 }
 
-// Purpose implements [admin.Deployment].
 func (s *snapshot) Purpose(rule string) match.Purpose { return s.purposes[rule] }
 
-// Rules implements [admin.Deployment].
 func (s *snapshot) Rules() own.Rules { return s.rules }
 
 func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Addr) error {
@@ -184,8 +179,7 @@ func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Ad
 	return s.transport.CheckDestination
 }
 
-// activate switches to a snapshot by storing one pointer. Calls in flight keep their own snapshot, whose trust follows
-// the bundle until the last of them must have its evidence.
+// activate switches to a snapshot. Calls in flight keep theirs, whose trust follows the bundle while it is needed.
 func (p *sidecar) activate(next *snapshot) {
 	var watched context.Context
 	watched, next.stop = context.WithCancel(p.life)

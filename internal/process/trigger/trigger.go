@@ -2,6 +2,7 @@
 package trigger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -22,7 +23,7 @@ import (
 	"github.com/actionproof/mediator/trigger"
 )
 
-// source is the running trigger service. A reload replaces its sources of events; everything else stays.
+// source is the running trigger service, a [daemon.Service]. A reload replaces its sources of events and nothing else.
 type source struct {
 	*daemon.Process
 	config  *config.Trigger // as read at the start
@@ -55,19 +56,14 @@ func Plan(c *config.Trigger) (daemon.Plan, error) {
 	return p, p.UseDatabase(c.Store.Postgres.ConnString())
 }
 
-// Plan implements [daemon.Service].
 func (*source) Plan(c *config.Trigger) (daemon.Plan, error) { return Plan(c) }
 
-// Roles implements [daemon.Service].
-func (p *source) Roles(process *daemon.Process, c *config.Trigger) (err error) {
+func (p *source) Roles(process *daemon.Process, c *config.Trigger) error {
 	p.Process, p.config, p.latest = process, c, c
-	origin, receipt := p.config.Keys.Origin, p.config.Keys.Receipt
-	p.origin, err = daemon.NewIssuer(process, evidence.TriggerOriginProofKind(), origin.SigningKey, origin.Audience)
-	if err != nil {
-		return err
-	}
-	p.receipt, err = daemon.NewIssuer(process, evidence.TriggerReceiptKind(), receipt.SigningKey, receipt.Audience)
-	return err
+	origin, receipt := c.Keys.Origin, c.Keys.Receipt
+	return cmp.Or(
+		daemon.AddIssuer(process, &p.origin, evidence.TriggerOriginProofKind(), origin.SigningKey, origin.Audience),
+		daemon.AddIssuer(process, &p.receipt, evidence.TriggerReceiptKind(), receipt.SigningKey, receipt.Audience))
 }
 
 // Open opens the event store.
@@ -102,8 +98,7 @@ func (p *source) Begin(ctx context.Context, group *errgroup.Group) (http.Handler
 	return mux, nil
 }
 
-// listenWebhooks opens the address for webhooks. If they arrive over HTTPS, group follows the certificate until ctx
-// ends.
+// listenWebhooks opens the address for webhooks. group follows the certificate, if there is one, until ctx ends.
 func (p *source) listenWebhooks(ctx context.Context, group *errgroup.Group) (net.Listener, error) {
 	c := p.config
 	if c.TLSCertificate == "" {
@@ -117,7 +112,6 @@ func (p *source) Serve(context.Context, *errgroup.Group, *daemon.Configured[conf
 	return nil
 }
 
-// Next implements [daemon.Service].
 func (p *source) Next(_ context.Context, next *daemon.Configured[config.Trigger]) (func() error, error) {
 	return func() error {
 		next.Config.ReuseSources(p.latest)
@@ -129,7 +123,6 @@ func (p *source) Next(_ context.Context, next *daemon.Configured[config.Trigger]
 	}, nil
 }
 
-// Close implements [daemon.Service].
 func (p *source) Close() {
 	if p.service != nil {
 		p.service.Close()
