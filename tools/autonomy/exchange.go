@@ -123,7 +123,7 @@ func (f *exchange) send() error {
 	}
 	f.observer = inference.Observe(asked, f.record.Started, inference.Options{
 		Key: s.secret[:], Now: func() time.Time { return f.now }, Take: func(int) bool { return true }, Free: func() {},
-		Measure: measure, Sample: s.keeper.Wants(s.chain, f.record.Host, asked.Model), Ended: func() { f.call.Ending() },
+		Measure: measure, Sample: s.chain.Wants(f.record.Host, asked.Model), Ended: func() { f.call.Ending() },
 	})
 	f.call = s.keeper.Model(s.chain, receipts.ModelRequest{Record: f.record, Rule: "model", Request: asked, Body: f.body})
 	if err := f.call.Send(context.Background()); err != nil {
@@ -209,7 +209,7 @@ func (f *exchange) end() error {
 		}
 	}
 	said := f.observer.Interaction()
-	s.keeper.Count(s.chain, int64(len(f.body)), true)
+	s.chain.Count(int64(len(f.body)), true)
 	f.call.EndModel(state, said, handed)
 	return settled(f.call)
 }

@@ -91,14 +91,14 @@ func settled(call *receipts.Call) error {
 
 // relay is a relayed call of an MCP tool.
 func (s *sidecar) relay(host, tool, arguments, result string) {
-	s.keeper.Count(s.chain, int64(len(arguments))+90, true)
+	s.chain.Count(int64(len(arguments))+90, true)
 	s.keeper.Relay(s.chain,
 		receipts.Relayed{Host: host, Tool: tool, Arguments: []byte(arguments),
-			Gave: s.keeper.Values(s.chain, []byte(result))})
+			Gave: s.chain.Values([]byte(result))})
 }
 
 // other is a call that is not read, such as a web page.
-func (s *sidecar) other(sent int) { s.keeper.Count(s.chain, int64(sent), false) }
+func (s *sidecar) other(sent int) { s.chain.Count(int64(sent), false) }
 
 // post is a post.
 func (s *sidecar) post(body string, takes time.Duration, status int) error {
@@ -115,7 +115,7 @@ func (s *sidecar) post(body string, takes time.Duration, status int) error {
 	}
 	call.Sent()
 	s.until(s.now().Add(takes))
-	s.keeper.Count(s.chain, int64(len(body)), true)
+	s.chain.Count(int64(len(body)), true)
 	r.State, r.Status = ledger.StateForwarded, status
 	call.EndPost(r, s.now())
 	return settled(call)
