@@ -47,7 +47,7 @@ func (p *Pipeline) egress(c *call, e *rules.Egress) error {
 	cancel := func() { end(nil) }
 	defer cancel()
 	defer context.AfterFunc(c.session.Life(), func() { p.outlives(ctx, end) })()
-	defer context.AfterFunc(ctx, func() { c.streamed.Over(outlived(ctx)) })()
+	defer c.streamed.Until(ctx, outlived)()
 	credential, err := secret.Resolve(ctx, c.r.Header)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package body
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -43,6 +44,7 @@ type Streamed struct {
 	reading sync.Mutex // one reader at a time: an HTTP/2 body of net/http bears only one
 	mu      sync.Mutex // guards all below; the transport has its own goroutine
 	set     bool       // no read sets the deadline any more
+	left    bool       // nothing does
 	err     error
 	read    int64
 }
@@ -55,10 +57,22 @@ func Stream(body io.ReadCloser, within time.Duration, deadline func(time.Time) e
 // Answered says that the upstream has answered: from now on the body may take any time.
 func (b *Streamed) Answered() { b.awaits(time.Time{}) }
 
-// Over ends the wait for the client if the call must end. The transport would go on to wait.
-func (b *Streamed) Over(why error) {
-	if why != nil {
-		b.awaits(time.Unix(1, 0))
+// Until ends the wait for the client at the end of ctx, if the call must end then: the transport would go on to wait.
+// stop must be called before the handler returns. A deadline set after that would end the process, over HTTP/2.
+func (b *Streamed) Until(ctx context.Context, must func(context.Context) error) (stop func()) {
+	if b == nil {
+		return func() {}
+	}
+	end := context.AfterFunc(ctx, func() {
+		if must(ctx) != nil {
+			b.awaits(time.Unix(1, 0))
+		}
+	})
+	return func() {
+		end()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.set, b.left = true, true
 	}
 }
 
@@ -69,8 +83,9 @@ func (b *Streamed) awaits(until time.Time) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.set = true
-	_ = b.deadline(until)
+	if b.set = true; !b.left {
+		_ = b.deadline(until)
+	}
 }
 
 func (b *Streamed) Read(p []byte) (int, error) {

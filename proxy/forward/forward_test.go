@@ -172,3 +172,41 @@ func TestRelayAfterTheCall(t *testing.T) {
 		}
 	})
 }
+
+// slow is a client's connection whose deadline takes a minute to set.
+type slow struct {
+	*httptest.ResponseRecorder
+	set chan struct{}
+}
+
+func (s slow) SetWriteDeadline(t time.Time) error {
+	if !t.IsZero() {
+		time.Sleep(time.Minute)
+		close(s.set)
+	}
+	return nil
+}
+
+type ending struct{ end func() }
+
+func (e ending) Read(p []byte) (int, error) {
+	e.end()
+	time.Sleep(time.Second)
+	return copy(p, "abc"), io.EOF
+}
+
+// TestNoDeadlineAfterRelay: net/http panics if a deadline is set after the handler, over HTTP/2.
+func TestNoDeadlineAfterRelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := slow{httptest.NewRecorder(), make(chan struct{})}
+		_, err := Relay(w, &http.Response{StatusCode: 200, ContentLength: 3, Body: io.NopCloser(ending{cancel}),
+			Request: new(http.Request).WithContext(ctx)})
+		check.Must(t, err)
+		select {
+		case <-w.set:
+		default:
+			t.Error("the call's end still sets a deadline")
+		}
+	})
+}

@@ -56,10 +56,14 @@ const lastWrite = 5 * time.Second
 // boundLast ends a write some time after ctx, until the returned function is called: a client that does not read could
 // otherwise keep a call open after its rule or session has ended.
 func boundLast(ctx context.Context, w http.ResponseWriter) (lift func()) {
-	c := http.NewResponseController(w)
-	stop := context.AfterFunc(ctx, func() { _ = c.SetWriteDeadline(time.Now().Add(lastWrite)) })
+	c, done := http.NewResponseController(w), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		_ = c.SetWriteDeadline(time.Now().Add(lastWrite))
+	})
 	return func() {
 		if !stop() {
+			<-done // after the handler, one over HTTP/2 would end the process, and one over HTTP/1 be the next call's
 			_ = c.SetWriteDeadline(time.Time{})
 		}
 	}

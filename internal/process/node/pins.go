@@ -106,7 +106,7 @@ func (s *shown) earlier(path string, end *evidence.HistoryEnd, key string) (h ev
 	if end != nil {
 		last = max(last, end.Segment)
 	}
-	if last < s.segments { // it began anew
+	if last <= s.segments { // it began anew
 		s.whole, s.segments = evidence.History{}, 0
 	}
 	all := s.whole

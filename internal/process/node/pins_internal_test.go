@@ -126,3 +126,16 @@ func TestPins(t *testing.T) {
 		t.Errorf("after a revocation: %s, and by the key's next version %s", got, of)
 	}
 }
+
+// TestHistoryBegunAnew: nothing of a history's first segment is shown after another history has one segment less.
+func TestHistoryBegunAnew(t *testing.T) {
+	t.Parallel()
+	bundle := filepath.Join(t.TempDir(), "trust.json")
+	check.Must(t, os.WriteFile(archive.SegmentFile(bundle, 1), []byte(`{"certificates":[],"revocations":[]}`), 0o600))
+	s := shown{segments: 1, whole: evidence.History{Certificates: []string{"old"}, Revocations: []string{"old"}}}
+	h, err := s.earlier(bundle, nil, "key")
+	check.Must(t, err)
+	if len(h.Certificates) > 0 || s.segments > 0 {
+		t.Errorf("%v, %d segments", h, s.segments)
+	}
+}

@@ -32,6 +32,12 @@ test('many lines, records and receipts are refused or held, and end no process',
     const line = `${JSON.stringify({ record: of })}\n`;
     await assert.rejects(readExport(utf8(lines.join('') + line.repeat(times) + '{"end": {}}\n')), /no canonical form/);
   }
+  // An agent chooses the fields, up to 32 in 8 operations, of posts that are refused with their first artifact.
+  const fields = Array.from({ length: 32 }, (_, i) => String.fromCharCode(65 + i));
+  const full = JSON.stringify({ record: { ...record, id: 'p'.repeat(26), message: 'mutation '.padEnd(800, 'a, '),
+    queryNames: fields, graphql: Array(8).fill({ type: 'mutation', fields }),
+    artifacts: [{ name: 'challenge', token: 'x'.repeat(600) }] } });
+  await readExport(utf8(`${lines.join('')}${`${full}\n`.repeat(100)}{"end":{"records":100}}\n`));
   await assert.rejects(readExport(utf8('\n'.repeat(2 ** 27))), { code: 'evidence_malformed' });
   const sessions = new Sessions();
   sessions.deliver('ses_1', Array(2 ** 18).fill(''));

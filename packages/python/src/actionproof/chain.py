@@ -186,5 +186,5 @@ def first_failure(steps: Iterable[tuple[str, Callable[[], None]]]) -> tuple[str,
         try:
             step()
         except Refusal as refusal:
-            return name, refusal.with_traceback(None)  # else it holds the frames, and they hold it
+            return name, refusal.kept()
     return None

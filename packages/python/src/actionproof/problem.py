@@ -13,6 +13,11 @@ class Refusal(Exception):
         super().__init__(detail or code)
         self.code, self.detail = code, detail or CODES[code].title
 
+    def kept(self) -> Refusal:
+        """Itself without the frames of where it was raised, and of what it was raised for: they may hold it."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
+
 
 class Code(NamedTuple):
     """One kind of refusal. An agent may read the sentence of a public one."""

@@ -73,7 +73,7 @@ class Judge:
         try:
             checks = r.judged(self.sessions, out)
         except Refusal as untrusted:
-            out.check, out.refusal = "trust", untrusted.with_traceback(None)
+            out.check, out.refusal = "trust", untrusted.kept()
             return out
         refused = next((f for f in checks if f[1].code != "artifact_missing"), None)
         if refused is None:
