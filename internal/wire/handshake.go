@@ -8,7 +8,10 @@ import (
 	"syscall"
 )
 
-// HandshakeFailure explains why a TLS handshake with a peer, such as "the client", failed; byPeer reports whether that
+// Client is the peer of a handshake that this side has accepted.
+const Client = "the client"
+
+// HandshakeFailure explains why a TLS handshake with a peer, [Client] or a server's name, failed; byPeer reports whether that
 // side ended it. The sentence quotes nothing that the peer wrote: alerts come from a fixed set, and this side's errors
 // are cut before their first value.
 func HandshakeFailure(err error, peer string) (sentence string, byPeer bool) {
@@ -18,7 +21,7 @@ func HandshakeFailure(err error, peer string) (sentence string, byPeer bool) {
 		return peer + " ended it with the alert " + strings.TrimPrefix(op.Err.Error(), "tls: "), true
 	case HungUp(err):
 		return peer + " closed the connection without saying why", true
-	case op != nil && op.Err.Error() == "tls: bad record MAC":
+	case op != nil && peer == Client && op.Err.Error() == "tls: bad record MAC": // a server's alert is encrypted by then
 		return peer + " ended it with an unencrypted alert, as OpenSSL does if it distrusts the certificate", true
 	case op != nil:
 		err = op.Err

@@ -314,7 +314,7 @@ func handshakeRefusal(err error, target upstream.Target) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return refusal.New("tls_handshake_failed", "the TLS handshake in the tunnel to %s took too long", target.Host)
 	}
-	said, byClient := wire.HandshakeFailure(err, "the client")
+	said, byClient := wire.HandshakeFailure(err, wire.Client)
 	if byClient {
 		said += "; does it trust the mediator's CA?"
 	}
