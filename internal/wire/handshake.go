@@ -11,9 +11,9 @@ import (
 // Client is the peer of a handshake that this side has accepted.
 const Client = "the client"
 
-// HandshakeFailure explains why a TLS handshake with a peer, [Client] or a server's name, failed; byPeer reports whether that
-// side ended it. The sentence quotes nothing that the peer wrote: alerts come from a fixed set, and this side's errors
-// are cut before their first value.
+// HandshakeFailure explains why a TLS handshake with a peer, [Client] or a server's name, failed; byPeer reports
+// whether that side ended it. The sentence quotes nothing that the peer wrote: alerts come from a fixed set, and this
+// side's errors are cut before their first value.
 func HandshakeFailure(err error, peer string) (sentence string, byPeer bool) {
 	var op *net.OpError
 	switch {
