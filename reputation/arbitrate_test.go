@@ -77,6 +77,17 @@ func TestTwins(t *testing.T) {
 	})
 }
 
+// An operator's key that cannot be pinned is refused at the start too, and not when the clock must be set back.
+func TestOperatorOfSmallOrder(t *testing.T) {
+	newCourt(t, func(o *reputation.Options) {
+		with, disputes := *o, *o.Disputes
+		disputes.Operator = &evidence.Root{KeyID: "operator", Public: make([]byte, 32), Purpose: evidence.PurposeArbiter}
+		with.Disputes = &disputes
+		_, err := reputation.New(with)
+		wantCode(t, err, "trust_malformed")
+	})
+}
+
 // More than half of the arbiters decide: no single one does.
 func TestMajority(t *testing.T) {
 	b := newBench(t, false)

@@ -49,9 +49,12 @@ func (d *Disputes) defaults(now func() time.Time) error {
 		d.Now = func(context.Context) (time.Time, error) { return now(), nil }
 	}
 	d.TrialTime = cmp.Or(d.TrialTime, 10*time.Minute)
-	_, twice := pinned(d.Court.Roots())                          // an arbiter with two names could decide alone
+	_, wrong := pinned(d.Court.Roots()) // an arbiter with two names could decide alone
+	if d.Operator != nil && wrong == nil {
+		_, wrong = pinned([]evidence.Root{*d.Operator})
+	}
 	_, err := translog.NewKey(d.Audience, make([]byte, 32), nil) // checks the origin
-	return cmp.Or(twice, err)
+	return cmp.Or(wrong, err)
 }
 
 func pinned(roots []evidence.Root) (*evidence.Trust, error) {

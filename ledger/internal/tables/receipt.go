@@ -79,7 +79,10 @@ func (b *batch) receipt(r ledger.Receipt) error {
 func (l *Ledger) LeftOpen(ctx context.Context) (own []ledger.OpenCall, err error) {
 	err = each(ctx, l.Reader, selectOpen, []any{l.name}, func(c ledger.OpenCall) error {
 		draft, sealed := db.Unseal(l.o.Instance, about(c), c.Draft)
-		if _, gone := os.Stat(l.chain(c.Session)); sealed && (l.o.Chains == "" || gone == nil) {
+		if !sealed {
+			return nil
+		}
+		if _, gone := os.Stat(l.chain(c.Session)); l.o.Chains == "" || gone == nil {
 			c.Draft = draft
 			own = append(own, c)
 		}
