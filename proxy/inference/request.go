@@ -187,10 +187,10 @@ func (r *reading) tools(raw jsontext.Value, untyped string, inNamespace bool) {
 }
 
 func (r *reading) judgeTool(t jsonread.Object, kind string) {
-	runsIn := r.inTool(t, "environment", "type")
-	// The provider runs these by default, but here the agent does.
+	// The provider runs these by default, but here the agent does. Other tools' environment may be a text.
 	runsHere := r.Dialect == OpenAIResponses &&
-		(kind == "shell" && runsIn == "local" || kind == "tool_search" && text(t, "execution") == "client")
+		(kind == "shell" && r.inTool(t, "environment", "type") == "local" ||
+			kind == "tool_search" && text(t, "execution") == "client")
 	switch class := r.known.Tools[kind]; {
 	case class == members.Content || runsHere || kind == "" && r.Dialect == AnthropicMessages:
 		r.tool(text(t, "name"), r.inTool(t, "function", "name"), r.inTool(t, "custom", "name"), kind)
