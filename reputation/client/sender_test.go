@@ -134,6 +134,7 @@ func begin(t *testing.T, fail func() error) *stand {
 			t.Error(err)
 		}
 	})
+	synctest.Wait() // else it could deliver the first of the receipts that a test is about to add
 	return s
 }
 

@@ -96,7 +96,7 @@ func (j *judging) print(records iter.Seq2[ledger.Record, error], receipts archiv
 				judged.Detail)
 			if remedy := problem.Remedy(judged.Code); err == nil && remedy != told {
 				told = remedy
-				_, err = fmt.Fprintf(out, "    %s\n", remedy)
+				_, err = fmt.Fprintln(c.ErrOrStderr(), remedy)
 			}
 		}
 		if err != nil {

@@ -49,7 +49,7 @@ func TestTextsOfExports(t *testing.T) {
 	c.SetArgs([]string{"-", "--registry", f.Registry, "--auditor", f.Auditor})
 	if err := c.ExecuteContext(t.Context()); err == nil || strings.Contains(out.String(), "\n9 verified") ||
 		!strings.Contains(out.String(), "9 verified") ||
-		!strings.Contains(out.String(), "\n    "+problem.Remedy("manifest_unknown")+"\n") {
+		!strings.Contains(out.String(), "\n"+problem.Remedy("manifest_unknown")+"\n") {
 		t.Errorf("%v:\n%s", err, &out)
 	}
 }
