@@ -58,8 +58,8 @@ func run(ctx context.Context, args []string) error {
 	var only string
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.BoolVar(&o.quick, "quick", false, "try each cell for a moment, and only print the report")
-	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which the medians count")
-	f.DurationVar(&o.duration, "duration", 600*time.Millisecond, "of one cell in one round")
+	f.IntVar(&o.rounds, "rounds", 2, "rounds, of which the medians count")
+	f.DurationVar(&o.duration, "duration", 2*time.Second, "of one cell in one round")
 	f.StringVar(&only, "only", "", "only cells like 'post (durable|receipts) 16', and only print the report")
 	err := f.Parse(args)
 	if err == nil {
