@@ -145,6 +145,7 @@ func upTo[C any](size int, k Kind[C]) Kind[C] {
 	return k
 }
 
+// Functions return the kinds, so that no other package can change them.
 func TriggerOriginProofKind() Kind[TriggerOriginProof]       { return triggerOriginProof }
 func TriggerReceiptKind() Kind[TriggerReceipt]               { return triggerReceipt }
 func RuntimeAttestationKind() Kind[RuntimeAttestation]       { return runtimeAttestation }

@@ -92,6 +92,7 @@ var (
 		PurposeDeploymentCertificate, longLived))
 )
 
+// RegistrarRulesKind returns the kind of a registrar's rules.
 func RegistrarRulesKind() Kind[RegistrarRules] { return registrarRules }
 
 // PossessionKind returns the kind of a proof of possession. No certificate grants its purpose.

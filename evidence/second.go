@@ -110,6 +110,7 @@ type AKP struct {
 	Use       string `json:"use,omitempty"`
 }
 
+// NewAKP makes the JWK of an ML-DSA-65 key.
 func NewAKP(kid string, public *mldsa65.PublicKey) AKP {
 	return AKP{Algorithm: algMLDSA65, KeyID: kid, KeyType: "AKP",
 		Public: base64.RawURLEncoding.EncodeToString(public.Bytes()), Use: "sig"}

@@ -89,6 +89,7 @@ func (e *Ended) Follow() *Follower {
 	return f
 }
 
+// Close ends the following.
 func (f *Follower) Close() {
 	f.of.mu.Lock()
 	defer f.of.mu.Unlock()

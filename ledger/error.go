@@ -83,6 +83,7 @@ func (e *ForkedError) Error() string {
 	return fmt.Sprintf("ledger: the chain of session %s has a different receipt with this number", e.Session)
 }
 
+// Is makes [ErrForked] match.
 func (e *ForkedError) Is(target error) bool { return target == ErrForked }
 
 // ConsumedError names the single-use key that was used before.
@@ -94,4 +95,5 @@ func (e *ConsumedError) Error() string {
 	return fmt.Sprintf("the %s %s has been used before; each is good for one post", e.Key.Kind, e.Key.ID)
 }
 
+// Is makes [ErrConsumed] match.
 func (e *ConsumedError) Is(target error) bool { return target == ErrConsumed }

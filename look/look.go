@@ -51,6 +51,7 @@ func (l Observation) ID() string {
 	return l.Name + ":" + l.Purpose
 }
 
+// For returns the observation for the key of purpose.
 func (l Observation) For(purpose string) Observation {
 	l.Purpose = purpose
 	return l

@@ -49,6 +49,7 @@ func NewReport(found []Finding, unseen map[string]string) Report {
 	return out
 }
 
+// Has reports whether there is a finding of this kind.
 func (r Report) Has(kind string) bool {
 	return slices.ContainsFunc(r.Found, func(f Finding) bool { return f.Kind == kind })
 }

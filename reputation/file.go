@@ -15,6 +15,7 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
+// Dispute is a dispute and its state.
 type Dispute struct {
 	DisputeID string `json:"dispute_id"`
 	Number    int64  `json:"number"`
@@ -157,6 +158,7 @@ func (s *Service) came(ctx context.Context, r shown) (time.Time, error) {
 	return session.Updated, err
 }
 
+// Dispute returns a dispute by id.
 func (s *Service) Dispute(ctx context.Context, id string) (answer Dispute, err error) {
 	book, err := s.openBook(ctx)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
+// Signal is a signal and its state.
 type Signal struct {
 	Number int64           `json:"number"`
 	Status string          `json:"status"` // provisional, or final after its window
@@ -118,6 +119,7 @@ func (s *Service) look(ctx context.Context, author accrual.Agent, p *dispute.Pub
 	return nil
 }
 
+// Signal returns a signal by id.
 func (s *Service) Signal(ctx context.Context, id string) (answer Signal, err error) {
 	book, err := s.openBook(ctx)
 	if err != nil {

@@ -57,6 +57,7 @@ func sign[C any](ctx context.Context, last *reusable, by *signer.Issuer[C], of a
 // maxAppraisal bounds how long a request waits for a session to be read. The next request continues.
 const maxAppraisal = 10 * time.Second
 
+// Score returns the score of the session with this receipt.
 func (s *Service) Score(ctx context.Context, receiptHash string) (Scored, error) {
 	r, err := s.o.Store.Receipt(ctx, receiptHash)
 	if errors.Is(err, store.ErrNotFound) {

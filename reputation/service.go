@@ -125,6 +125,7 @@ type Service struct {
 	believing sync.Mutex // held during Believe
 }
 
+// New makes a service.
 func New(o Options) (*Service, error) {
 	if o.Store == nil || o.Score == nil || o.Reputation == nil || o.Now == nil || o.Log == nil {
 		return nil, errors.New("reputation: the service needs a store, two signers, a clock and a log")

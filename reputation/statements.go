@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/reputation/store"
 )
 
+// Spoken is an incoming document of an agent.
 type Spoken struct {
 	Document []byte
 	// By is the agent named by its sidecar, and Statement the sidecar's token about the document. An agent without a

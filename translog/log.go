@@ -337,6 +337,7 @@ type Status struct {
 	Failures  map[string]error  // of the witnesses whose last answer was none, by name
 }
 
+// Status reads the log's state.
 func (l *Log) Status(ctx context.Context) (Status, error) {
 	head, _, err := l.store.TreeHead(ctx)
 	s := l.Progress()

@@ -36,6 +36,7 @@ type WitnessError struct {
 
 func (e *WitnessError) Error() string { return "witness " + e.Witness + ": " + e.Err.Error() }
 
+// Unwrap returns Err.
 func (e *WitnessError) Unwrap() error { return e.Err }
 
 // witness asks one witness to cosign, by c2sp.org/tlog-witness. Each has its own goroutine, so a slow one does not

@@ -11,6 +11,7 @@ import (
 	"time"
 )
 
+// Options name a token.
 type Options struct {
 	Module string // path of the token's library
 	Token  string // label of the token

@@ -22,6 +22,7 @@ type Auth interface {
 	roles() []string
 }
 
+// AppRole logs in with an AppRole.
 type AppRole struct {
 	Mount      string // of the auth method; approle if empty
 	RoleIDFile string

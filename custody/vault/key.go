@@ -235,6 +235,7 @@ func (k *Key) versions(d described) ([]custody.Version, error) {
 	return out, nil
 }
 
+// Name returns the Transit key's name.
 func (k *Key) Name() string { return k.name }
 
 // Current returns the newest version, read at most stale ago.

@@ -14,6 +14,7 @@ func (s *Server) PublicKeys(auth Auth) *PublicKeys {
 	return &PublicKeys{s.session("public keys", auth)}
 }
 
+// Ready is like [Key.Ready].
 func (p *PublicKeys) Ready(ctx context.Context) error { return p.session.ready(ctx) }
 
 // Open logs in. Call it again after an error.

@@ -334,4 +334,5 @@ func (s *Secret) String() string { return s.path + " in Vault" }
 // Format keeps a reading out of logs and errors.
 func (Reading) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("REDACTED")) }
 
+// Format prints String.
 func (s *Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }

@@ -148,6 +148,7 @@ func newTrust(roots []evidence.Root, b evidence.Bundle, h evidence.History) (*Tr
 	return t, err
 }
 
+// RootFiles returns the public files of the roots.
 func (t *Trust) RootFiles() (registry, auditor json.RawMessage) {
 	return t.files.Registry, t.files.Auditor
 }

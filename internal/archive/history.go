@@ -75,6 +75,7 @@ func HistoryFiles(bundle string) ([]string, error) {
 	return paths, err
 }
 
+// ReadSegment reads one segment.
 func ReadSegment(path string) (evidence.History, error) {
 	raw, err := files.Read(path)
 	if err != nil {

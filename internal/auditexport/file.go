@@ -33,6 +33,7 @@ type File struct {
 // NewFile returns the file at path, which the first Write opens.
 func NewFile(path string, format Format) *File { return &File{path: path, format: format} }
 
+// Close closes the file.
 func (d *File) Close() error {
 	if d.f == nil {
 		return nil

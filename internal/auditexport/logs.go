@@ -22,8 +22,10 @@ type Logs struct {
 	format Format
 }
 
+// NewLogs makes the destination.
 func NewLogs(c otlp.Collector, format Format) *Logs { return &Logs{otlp.NewClient(c), format} }
 
+// Close closes the connections.
 func (d *Logs) Close() error {
 	d.client.Close()
 	return nil

@@ -91,6 +91,7 @@ func (f filter) Write(text []byte) (int, error) {
 // Plain returns a writer of text that cannot steer a terminal ([terminal.Plain]). Each Write is whole characters.
 func Plain(w io.Writer) io.Writer { return filter{w, terminal.Plain} }
 
+// Unbroken is [terminal.Unbroken].
 func Unbroken(s string) string { return terminal.Unbroken(s) }
 
 // Lines is [Plain] for lines: each Write has to be one line, and a value in it cannot draw lines or columns.
@@ -107,6 +108,7 @@ func Lines(w io.Writer) io.Writer {
 // Coloured reports whether text for w may have colours: w is a terminal, and the variable NO_COLOR is empty.
 func Coloured(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && IsTerminal(w) }
 
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -44,6 +44,7 @@ func kind[C any, P Configuration[C]](schema, name string) fileKind {
 	}}
 }
 
+// Checked is a file that has been checked.
 type Checked struct {
 	Kind     string         // empty for a file of no known kind
 	Warnings []Warning      // a process goes on with them

@@ -56,6 +56,7 @@ type NodeLimits struct {
 	PublicPerSecond int `yaml:"publicPerSecond" to:"1000000"`
 }
 
+// Of returns the limits that the service applies.
 func (l NodeLimits) Of() reputation.Limits {
 	return reputation.Limits{Sessions: l.Sessions, Receipts: l.Receipts, Rate: l.ReceiptsPerSecond}
 }
@@ -156,6 +157,7 @@ type Windows struct {
 	Long Duration `yaml:"long" from:"1s" to:"2160h"`
 }
 
+// Rules returns the rules of disputes.
 func (d *Disputes) Rules() dispute.Rules {
 	return dispute.Rules{
 		Short: d.Windows.Short.Or(dispute.DefaultRules.Short), Long: d.Windows.Long.Or(dispute.DefaultRules.Long),

@@ -335,6 +335,7 @@ type Breaker struct {
 	Pause Duration `yaml:"pause"`
 }
 
+// Load returns the limits that the pipeline applies.
 func (c Limits) Load() limits.Limits {
 	return limits.Limits{
 		Calls: c.Calls, Session: limits.Rate(c.Session), Host: limits.Rate(c.Host),
@@ -342,6 +343,7 @@ func (c Limits) Load() limits.Limits {
 	}
 }
 
+// Listeners returns the limits that the listeners apply.
 func (c Limits) Listeners() intercept.Limits {
 	return intercept.Limits{Connections: c.Connections, Tunnels: c.Tunnels}
 }

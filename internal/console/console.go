@@ -91,6 +91,7 @@ var routes = map[string]struct {
 //go:embed static
 var static embed.FS
 
+// New makes a console.
 func New(o Options) *Server {
 	s := &Server{Options: o, failures: flood.Logger(o.Log), mux: http.NewServeMux()}
 	s.live.ended = endedAt(o.Admin)

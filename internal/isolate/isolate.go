@@ -54,6 +54,7 @@ type Bounds struct {
 // DefaultBounds are enough for a browser, or for the packages of a large build.
 var DefaultBounds = Bounds{Processes: 4096, TempMiB: 1024}
 
+// Agent is the agent to start.
 type Agent struct {
 	Args      []string `json:"args"`
 	Env       []string `json:"env"`

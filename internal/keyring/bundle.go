@@ -29,6 +29,7 @@ type Edit struct {
 	done        Edited
 }
 
+// Edited is the result of an [Edit].
 type Edited struct {
 	Certified int     `json:"certified"` // new certificates
 	Kept      int     `json:"stay"`      // certificates that stay in the bundle

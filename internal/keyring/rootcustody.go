@@ -74,6 +74,7 @@ func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) 
 	return versions[i], nil
 }
 
+// Close closes the custody of the key. A key from a file has none.
 func (k RootKey) Close() error {
 	if k.store == nil {
 		return nil

@@ -32,6 +32,7 @@ type RootKey struct {
 
 var _ signer.Key = RootKey{}
 
+// KeyID returns the kid of the key.
 func (k RootKey) KeyID() string { return k.version.KeyID() }
 
 // Current returns the key's only version.

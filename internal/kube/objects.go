@@ -56,6 +56,7 @@ type Pod struct {
 
 func (p Pod) Metadata() Meta { return p.Meta }
 
+// Container is a container of a pod.
 type Container struct {
 	Name         string  `json:"name"`
 	Image        string  `json:"image"`
@@ -162,6 +163,7 @@ type CertificateRequest struct {
 
 func (r CertificateRequest) Metadata() Meta { return r.Meta }
 
+// Condition is a condition of a status.
 type Condition struct {
 	Type               string    `json:"type"`
 	Status             string    `json:"status"`
@@ -206,6 +208,7 @@ func (c *Client) ApplyTrustBundle(ctx context.Context, name, signer, pem string)
 	})
 }
 
+// ApplyConfigMap makes or changes a ConfigMap.
 func (c *Client) ApplyConfigMap(ctx context.Context, namespace, name string, data map[string]string) error {
 	return c.apply(ctx, "/api/v1/namespaces/"+namespace+"/configmaps/"+name, map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "metadata": Meta{Name: name, Namespace: namespace}, "data": data,

@@ -106,6 +106,7 @@ func New(judge Judge) *Calls {
 // Unfit returns the sessions from which nothing is learnt, each with the code of the first hostile sign in it.
 func (c *Calls) Unfit() map[string]string { return c.unfit }
 
+// Add adds the record of a call.
 func (c *Calls) Add(r ledger.Record) {
 	if r.Unfit != "" {
 		c.unfit[r.Session] = r.Unfit

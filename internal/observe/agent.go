@@ -10,6 +10,7 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
+// Agent is the user of the agent.
 type Agent struct {
 	UID  uint32
 	GIDs []uint32 // all its groups

@@ -32,6 +32,7 @@ func OpenFolder(dir string) (*Folder, error) {
 	return &Folder{dir: dir, lock: lock}, nil
 }
 
+// Path returns the path of a file.
 func (f *Folder) Path(name string) string { return filepath.Join(f.dir, name) }
 
 func (f *Folder) Watch(ctx context.Context, changed func(), failed func(error)) {
@@ -44,6 +45,7 @@ func (f *Folder) Lead(ctx context.Context, do func(context.Context) error) error
 // paths returns the paths of the files that decide the Version.
 func (f *Folder) paths() []string { return []string{f.Path(BundleFile), f.Path(deploymentsFile)} }
 
+// Close lets another process open the folder.
 func (f *Folder) Close() error { return f.lock.Close() }
 
 // Edit implements [Store]. The operator's commands may change the bundle too: they lock it.

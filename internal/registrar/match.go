@@ -100,6 +100,7 @@ func (r *Rules) foreign(rule evidence.RegistrarRule, p Pod) string {
 	return ""
 }
 
+// For returns the rule for a caller.
 func (r *Rules) For(c Caller) (evidence.RegistrarRule, error) {
 	for _, rule := range r.Rules {
 		if rule.ID != "" && identity.ID(c.ID).Matches(rule.ID) {

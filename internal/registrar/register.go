@@ -135,6 +135,7 @@ func (r *Registrar) Rules() (*Rules, error) {
 	return a.rules, nil
 }
 
+// Nonce returns a nonce for one [Registrar.Register].
 func (r *Registrar) Nonce() string { return r.nonces.next(r.o.Now()) }
 
 // Request asks for custody certificates.

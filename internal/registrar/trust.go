@@ -18,6 +18,7 @@ type Trust struct {
 	json string // empty if it is to be made
 }
 
+// JSON returns the trust in JSON.
 func (t Trust) JSON() string {
 	if t.json == "" {
 		raw, _ := json.Marshal(t) // texts never fail

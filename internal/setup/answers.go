@@ -115,6 +115,7 @@ func (a *Answers) check() error {
 	return nil
 }
 
+// User is a user of the machine.
 type User struct {
 	UID, GID uint32
 	Groups   []uint32 // besides the one numbered like the user

@@ -69,6 +69,7 @@ type Options struct {
 // Relay relays agents' requests to the node. It is safe for concurrent use. A nil Relay has no node and refuses.
 type Relay struct{ o Options }
 
+// New makes a relay.
 func New(o Options) *Relay { return &Relay{o} }
 
 func isAgent(segment string) bool {

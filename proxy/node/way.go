@@ -33,6 +33,7 @@ var ways = []Way{
 	{Path: disputePath, Methods: []string{http.MethodPost}, Publishes: true},
 }
 
+// WayAt returns the way at an escaped path.
 func WayAt(path string) (Way, bool) {
 	i := slices.IndexFunc(ways, func(w Way) bool { return w.Path == path })
 	if i < 0 {
@@ -47,6 +48,7 @@ func Publishes(path string) bool {
 	return way.Publishes
 }
 
+// Paths names all paths.
 func Paths() string {
 	var all []string
 	for _, w := range ways {
@@ -55,6 +57,7 @@ func Paths() string {
 	return strings.Join(all, ", ")
 }
 
+// Takes reports whether the way accepts the HTTP method.
 func (w Way) Takes(method string) bool { return slices.Contains(w.Methods, method) }
 
 // maxSent bounds a request's body, in bytes, as the node does.

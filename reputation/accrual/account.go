@@ -71,6 +71,7 @@ func NewAccount(agent Agent, formulas string) (*Account, error) {
 	return a, nil
 }
 
+// Replay returns the account of a whole log.
 func Replay(agent Agent, entries []Entry, formulas string) (*Account, error) {
 	a, err := NewAccount(agent, formulas)
 	if err != nil {

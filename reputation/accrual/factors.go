@@ -40,6 +40,7 @@ type Factors struct {
 	Q float64 `json:"Q"` // penalty for volatility, 0 to 3
 }
 
+// Factors computes the factors.
 func (i Inputs) Factors() Factors {
 	return Factors{
 		C: Round(math.Exp(-i.Sigma) * math.Exp(-drawdownWeight*i.Drawdown)),

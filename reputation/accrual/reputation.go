@@ -67,6 +67,7 @@ type Reputation struct {
 	Log  Log    `json:"log"`
 }
 
+// ScoredSession is one session of a score history.
 type ScoredSession struct {
 	Timestamp int64   `json:"timestamp" form:"time"` // of the log entry, Unix seconds
 	Score     float64 `json:"score" form:"rounded:100"`

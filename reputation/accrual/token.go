@@ -14,6 +14,7 @@ const Lifetime = 10 * time.Minute
 
 var Kind = evidence.NewKind("reputation+jwt", evidence.PurposeAppraiser, Lifetime, check)
 
+// Claims are the claims of a reputation token.
 type Claims struct {
 	evidence.Registered
 	evidence.KeyClaims

@@ -32,6 +32,7 @@ const (
 //go:embed openapi.json
 var description []byte
 
+// Description returns the OpenAPI document.
 func Description() []byte { return slices.Clone(description) }
 
 // Options configure a handler. Zero values mean the defaults.

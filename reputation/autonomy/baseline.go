@@ -19,6 +19,7 @@ type Sample struct {
 	Models []ModelSample `json:"models"`
 }
 
+// ModelSample is a session's sample of one model.
 type ModelSample struct {
 	Host  string       `json:"host"`
 	Model string       `json:"model"`
@@ -47,6 +48,7 @@ type Baseline struct {
 	Models   []ModelBaseline `json:"models"`
 }
 
+// ModelBaseline is the baseline of one model.
 type ModelBaseline struct {
 	Host  string         `json:"host"`
 	Model string         `json:"model"`
@@ -164,6 +166,7 @@ func distributionOf(values []float64) Distribution {
 	return Distribution{middle, mad}
 }
 
+// Hash returns the SHA-256 of the snapshot's canonical JSON.
 func (b Baseline) Hash() (string, error) { return evidence.HashValue(b) }
 
 // lookup holds the baselines of a session's models by index; nil for none.

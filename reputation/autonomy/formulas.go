@@ -97,6 +97,7 @@ var canonicalFormulas = func() []byte {
 	return text
 }()
 
+// Version returns the version of the formulas.
 func Version() string { return formula.Version }
 
 // Formulas returns the canonical JSON behind [ScoringHash].

@@ -10,6 +10,7 @@ import (
 	"slices"
 )
 
+// Part is one part of a signal.
 type Part struct {
 	Name   string  `json:"name" form:"name:256"`
 	Of     float64 `json:"of"`
@@ -26,6 +27,7 @@ type Signal struct {
 	Parts []Part  `json:"parts"`
 }
 
+// TimingSignal is the seed's timing signal.
 type TimingSignal struct {
 	Latency  float64 `json:"llm_latency_ms"`
 	Speed    float64 `json:"tokens_per_second"`
@@ -66,6 +68,7 @@ type ChallengeSignal struct {
 	Signal
 }
 
+// Signals are the five signals.
 type Signals struct {
 	Timing    TimingSignal    `json:"timing"`
 	Recursion RecursionSignal `json:"recursion"`

@@ -171,6 +171,7 @@ func (s *Session) Weight() int {
 // Head returns the hash of the last receipt, or nothing.
 func (s *Session) Head() string { return s.head }
 
+// Event returns the id of the event that opened the session.
 func (s *Session) Event() string { return s.event }
 
 // Closed reports whether the last receipt closes the session.

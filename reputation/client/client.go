@@ -37,6 +37,7 @@ type Taken struct {
 	Refused *problem.Error // why receipts were refused, or nil
 }
 
+// HandOver delivers receipts of one session, in order.
 func (c *Client) HandOver(ctx context.Context, session string, receipts []string) (Taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -69,6 +70,7 @@ func (c *Client) HandOver(ctx context.Context, session string, receipts []string
 	return taken, nil
 }
 
+// Reputation returns an agent's reputation token, unverified.
 func (c *Client) Reputation(ctx context.Context, agentID string) (token string, err error) {
 	raw, err := c.Relay(ctx, http.MethodGet, "/v1/reputation/"+url.PathEscape(agentID), nil, "")
 	if err != nil {

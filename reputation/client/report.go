@@ -63,6 +63,7 @@ func (s *Sender) watch(ctx context.Context) {
 	}
 }
 
+// Register registers the sender's metrics.
 func (s *Sender) Register(r prometheus.Registerer) {
 	with := promauto.With(r)
 	backlog := func() ledger.Backlog { return *cmp.Or(s.backlog.Load(), new(ledger.Backlog)) }

@@ -24,6 +24,7 @@ type Panel []Arbiter
 // Court are the arbiters of a node. Appeals go to the second panel; without one there are none.
 type Court struct{ First, Appeal Panel }
 
+// Roots returns the keys of all arbiters.
 func (c Court) Roots() (roots []evidence.Root) {
 	for _, a := range slices.Concat(c.First, c.Appeal) {
 		roots = append(roots, a.Root)

@@ -35,6 +35,7 @@ type Book struct {
 	err    error // of the stored rows
 }
 
+// SignalState is a signal and its state.
 type SignalState struct {
 	Published
 	Number int64 // of its entry
@@ -44,6 +45,7 @@ type SignalState struct {
 	Resolved []string
 }
 
+// State is a dispute and its state.
 type State struct {
 	Opened
 	Number int64 // of the entry that opened it
@@ -96,6 +98,7 @@ type ended struct {
 	bonus   bool    // the winner gains points: the pair's first decided dispute, between known and different owners
 }
 
+// Account is an entry for the log of an agent.
 type Account struct {
 	Agent accrual.Agent
 	Entry accrual.Entry
@@ -129,6 +132,7 @@ func Open(stored Rows) (*Book, error) {
 // Err returns why rows could not be read. Then the other results are wrong, and nothing may be stored.
 func (b *Book) Err() error { return b.err }
 
+// Replay returns the book of a whole log.
 func Replay(entries []Entry) (*Book, error) {
 	b := NewBook()
 	for i, e := range entries {
@@ -205,8 +209,10 @@ func (b *Book) Take(s Step) error {
 	return b.err
 }
 
+// Signal returns a signal.
 func (b *Book) Signal(id string) (SignalState, bool) { return valueOf(b.signal(id)) }
 
+// Dispute returns a dispute.
 func (b *Book) Dispute(id string) (State, bool) { return valueOf(b.dispute(id)) }
 
 func valueOf[T any](p *T) (v T, ok bool) {

@@ -8,10 +8,12 @@ import (
 	"github.com/actionproof/mediator/reputation/accrual"
 )
 
+// Review returns the entry that marks a dispute as being judged.
 func (b *Book) Review(id string, now time.Time) Entry {
 	return Entry{At: b.Time(now), Reviewing: &Reviewing{DisputeID: id}}
 }
 
+// Late reports whether the deadline of a dispute has passed.
 func (b *Book) Late(id string, now time.Time) bool {
 	d := b.dispute(id)
 	return d != nil && b.Time(now) >= d.Deadline
@@ -35,6 +37,7 @@ func (b *Book) Expire(id string, now time.Time) Entry {
 	return Entry{At: b.Time(now), Resolved: &Resolved{DisputeID: id, Finding: f, Resolver: ResolverDeadline}}
 }
 
+// Finalise returns the entry that closes the window of a signal.
 func (b *Book) Finalise(signal string, now time.Time) Entry {
 	return Entry{At: b.Time(now), Final: &Final{SignalID: signal}}
 }

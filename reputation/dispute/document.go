@@ -80,6 +80,7 @@ type Challenge struct {
 	Signature      string   `json:"signature,omitempty" form:"text:16384"`
 }
 
+// Document is a document written by an agent.
 type Document interface{ parts() parts }
 
 type parts struct {
@@ -125,6 +126,7 @@ func partsOf(author string, written int64, signature *string, unsigned any) part
 	return p
 }
 
+// Author returns the id of the agent that wrote a document.
 func Author(d Document) string { return d.parts().author }
 
 // HashOf returns the SHA-256 of a document's canonical JSON without its signature: its name, and what sidecars sign.

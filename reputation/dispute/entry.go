@@ -51,6 +51,7 @@ type Final struct {
 	DisputeID string `json:"dispute_id,omitempty" form:"dispute"`
 }
 
+// Opened opens a dispute.
 type Opened struct {
 	DisputeID  string   `json:"dispute_id"` // [DisputeID] of the document
 	Challenger string   `json:"challenger_id" form:"agent"`
@@ -71,6 +72,7 @@ type Reviewing struct {
 	DisputeID string `json:"dispute_id" form:"dispute"`
 }
 
+// Voted is the decision of one arbiter.
 type Voted struct {
 	DisputeID string `json:"dispute_id" form:"dispute"`
 	Arbiter   string `json:"arbiter" form:"text:512"` // id of its key
@@ -87,6 +89,7 @@ type Appealed struct {
 	Deadline  int64  `json:"deadline" form:"time"` // after it the first decision stands
 }
 
+// Resolved ends a dispute.
 type Resolved struct {
 	DisputeID string `json:"dispute_id" form:"dispute"`
 	Finding

@@ -33,6 +33,7 @@ type By struct {
 	Registered time.Time // since when; zero for an unregistered agent
 }
 
+// Publication is an incoming signal.
 type Publication struct {
 	Signal Signal
 	By     By
@@ -101,6 +102,7 @@ type Known struct {
 	At int64
 }
 
+// Filed is an incoming filing.
 type Filed struct {
 	Filing   Filing
 	By       By

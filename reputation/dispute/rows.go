@@ -27,6 +27,7 @@ type Rows interface {
 // Stored is a row as it is stored: its value as JSON, or nothing.
 type Stored struct{ ID, Text string }
 
+// Row is one row of a book's state.
 type Row struct {
 	Waiting
 	Value any
@@ -34,6 +35,7 @@ type Row struct {
 	Queue string // where it waits, or empty
 }
 
+// Waiting is a row in a queue.
 type Waiting struct {
 	ID  string
 	Due int64 // Unix seconds

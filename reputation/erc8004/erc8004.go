@@ -21,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
+// Agent is an agent's entry in an identity registry.
 type Agent struct {
 	Registry string // CAIP-10, such as eip155:8453:0x8004...
 	ID       *int64 // nil before the agent is registered
@@ -49,6 +50,7 @@ func ParseAgent(text string) (Agent, error) {
 	return a, nil
 }
 
+// Call is a call of a registry.
 type Call struct {
 	Registry string          `json:"registry"` // identity or reputation
 	Function string          `json:"function"`

@@ -52,10 +52,12 @@ func (s *Store) Change(ctx context.Context, c Challenge) error {
 	})
 }
 
+// Challenge returns a challenge, or [ErrNotFound].
 func (s *Store) Challenge(ctx context.Context, nonce string) (Challenge, error) {
 	return db.Object[Challenge](ctx, s.db, "read the challenge", `SELECT body FROM challenges WHERE nonce = $1`, nonce)
 }
 
+// Challenges returns the challenges of a session, in order.
 func (s *Store) Challenges(ctx context.Context, owner, session string) ([]Challenge, error) {
 	return db.Objects[Challenge](ctx, s.db, "read the challenges",
 		`SELECT body FROM challenges WHERE owner = $1 AND session = $2 ORDER BY number`, owner, session)

@@ -242,6 +242,7 @@ func (s *Store) Completed(ctx context.Context, place int, numbers []int64) ([]tl
 	return all, nil
 }
 
+// Document returns the document with this id, or [ErrNotFound].
 func (s *Store) Document(ctx context.Context, id string) (string, error) {
 	return db.One[string](ctx, s.db, "read the document", `SELECT text FROM documents WHERE id = $1`, id)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/actionproof/mediator/reputation/autonomy"
 )
 
+// Entry is an entry in the log of an agent.
 type Entry struct {
 	Agent  string
 	Number int64
@@ -85,6 +86,7 @@ type Grown struct {
 	Samples int64
 }
 
+// Grown returns the number of samples of each owner.
 func (s *Store) Grown(ctx context.Context) ([]Grown, error) {
 	return db.Many[Grown](ctx, s.db, "count the samples",
 		`SELECT owner, samples FROM owners WHERE samples > 0 ORDER BY owner`)
@@ -102,11 +104,13 @@ func (s *Store) AddBaseline(ctx context.Context, b Baseline) error {
 	})
 }
 
+// Baseline returns the snapshot with this hash, or [ErrNotFound].
 func (s *Store) Baseline(ctx context.Context, hash string) (Baseline, error) {
 	return db.One[Baseline](ctx, s.db, "read the baseline",
 		selectBaseline+`WHERE hash = $1`, hash)
 }
 
+// LastBaseline returns the last snapshot of an owner, or [ErrNotFound].
 func (s *Store) LastBaseline(ctx context.Context, owner string) (Baseline, error) {
 	return db.One[Baseline](ctx, s.db, "read the baseline",
 		selectBaseline+`WHERE owner = $1 ORDER BY number DESC LIMIT 1`, owner)

@@ -16,6 +16,7 @@ const (
 	challengeChunk = 256
 )
 
+// Old says what [Store.Prune] removes.
 type Old struct {
 	Sessions time.Time // sessions with their last receipt before, and all that belongs to them
 	Tokens   time.Time // used tokens expired before

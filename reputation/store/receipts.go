@@ -9,6 +9,7 @@ import (
 
 const MaxReceipts = 1000
 
+// Session is the state of a session's chain.
 type Session struct {
 	Owner, Session, Agent string
 	Next                  int64
@@ -17,6 +18,7 @@ type Session struct {
 	Forked                bool // it has two chains
 }
 
+// Receipt is a receipt in the chain of its session.
 type Receipt struct {
 	Owner, Session string
 	Number         int64
@@ -37,6 +39,7 @@ type Addition struct {
 
 const selectSession = `SELECT owner, session, agent, next, updated, closed > 0, forked > 0 FROM sessions `
 
+// Session returns a session, or [ErrNotFound].
 func (s *Store) Session(ctx context.Context, owner, session string) (Session, error) {
 	return db.One[Session](ctx, s.db, "read the session",
 		selectSession+`WHERE owner = $1 AND session = $2`, owner, session)
@@ -57,6 +60,7 @@ func (s *Store) Receipts(ctx context.Context, owner, session string, from int64,
 		owner, session, from, min(limit, MaxReceipts))
 }
 
+// Receipt returns the receipt with this hash, or [ErrNotFound].
 func (s *Store) Receipt(ctx context.Context, hash string) (Receipt, error) {
 	return db.One[Receipt](ctx, s.db, "read the receipt", selectReceipt+`WHERE hash = $1`, hash)
 }

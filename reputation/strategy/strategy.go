@@ -32,6 +32,7 @@ type Strategy struct {
 	Tools []string `json:"tools"`
 }
 
+// Calls bounds the number of model calls.
 type Calls struct {
 	Max int64 `json:"max"`
 	Min int64 `json:"min"`
@@ -104,17 +105,20 @@ type Trace struct {
 	tools, hosts, model set
 }
 
+// Call records a model call.
 func (t *Trace) Call(host, model string) {
 	t.calls++
 	t.hosts.add(host)
 	t.model.add(model)
 }
 
+// Tool records the use of a tool.
 func (t *Trace) Tool(name string) { t.tools.add(name) }
 
 // Host records a call to a host other than a model's. An empty name, of a tool or host, means one that was not seen.
 func (t *Trace) Host(name string) { t.hosts.add(name) }
 
+// Held says which predicates hold.
 type Held struct {
 	Tools bool `json:"tools"`
 	Hosts bool `json:"hosts"`
@@ -122,6 +126,7 @@ type Held struct {
 	Calls bool `json:"calls"`
 }
 
+// Count returns how many predicates hold.
 func (h Held) Count() int64 {
 	n := int64(0)
 	for _, held := range []bool{h.Tools, h.Hosts, h.Model, h.Calls} {

@@ -22,6 +22,7 @@ const (
 	GateNotConfigured = "not_configured"
 )
 
+// Gate is the result of one gate.
 type Gate struct {
 	Name   string `json:"gate"`
 	Status string `json:"status" form:"passed|unavailable|not_configured"` // or, in no signed result, failed
@@ -29,6 +30,7 @@ type Gate struct {
 	Score  int64  `json:"score"`                                           // of enforce; 100 without an answer
 }
 
+// Question is what the gates judge.
 type Question struct {
 	DID    string
 	Prompt string

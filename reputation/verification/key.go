@@ -22,6 +22,7 @@ const (
 	didBytes   = 8
 )
 
+// Key is the Ed25519 public key of an agent.
 type Key struct {
 	public ed25519.PublicKey
 }
@@ -62,6 +63,7 @@ func (k Key) DID() string {
 	return didPrefix + evidence.HashBytes(pem.EncodeToMemory(&pem.Block{Type: typePEM, Bytes: der}))[:2*didBytes]
 }
 
+// DIDKey returns the key as did:key.
 func (k Key) DIDKey() string { return evidence.DIDKey(k.public) }
 
 // Possesses verifies a hex signature over the nonce, which is hex, a bar and the payload.

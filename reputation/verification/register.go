@@ -28,6 +28,7 @@ type Registration struct {
 	Manifest  json.RawMessage // of a user interface; optional
 }
 
+// Registered is the judgement of a registration.
 type Registered struct {
 	Plugin  Plugin
 	Token   string // empty after a rejection

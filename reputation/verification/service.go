@@ -34,6 +34,7 @@ import (
 	"github.com/actionproof/mediator/reputation/internal/limit"
 )
 
+// Signer signs results.
 type Signer interface {
 	Sign(ctx context.Context, r Result) (token string, signed Result, err error)
 }
@@ -45,6 +46,7 @@ type Server struct {
 	URL  string `json:"url,omitempty"`
 }
 
+// Options configure a [Service].
 type Options struct {
 	// Mode is the default ModeObserved or ModeSeed.
 	Mode Mode
@@ -65,6 +67,7 @@ type Service struct {
 	given  atomic.Int64 // counts the tasks given out
 }
 
+// New makes a service.
 func New(store *Store, signer Signer, o Options) (*Service, error) {
 	switch {
 	case store == nil || signer == nil:

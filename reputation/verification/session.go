@@ -9,6 +9,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
+// State is the state of a verification.
 type State string
 
 // The states; the last three are final.
@@ -23,6 +24,7 @@ const (
 // Final reports whether nothing can follow the state.
 func (s State) Final() bool { return s != Pending && s != InProgress }
 
+// Mode is what a verification demands.
 type Mode string
 
 const (
@@ -136,6 +138,7 @@ func random(n int) string {
 	return hex.EncodeToString(b)
 }
 
+// Expires returns when the session expires.
 func (s *Session) Expires() time.Time { return time.UnixMilli(s.Opened).Add(sessionLifetime) }
 
 // open refuses a session that has ended, and marks an expired one.

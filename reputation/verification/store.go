@@ -38,6 +38,7 @@ type Passed struct {
 	Result  string
 }
 
+// Plugin is a registered plugin.
 type Plugin struct {
 	DID        string    `json:"did"`
 	Key        string    `json:"key"`
@@ -125,6 +126,7 @@ func Open(ctx context.Context, path, dsn string, now func() time.Time) (*Store, 
 	return s, nil
 }
 
+// Close closes the store.
 func (s *Store) Close() error { return s.db.Close() }
 
 // Now returns the time by the store's clock, the only clock for sessions, so that replicas agree.
@@ -154,10 +156,12 @@ func (s *Store) Begin(ctx context.Context, session Session, perSubject, total in
 	})
 }
 
+// Session returns a session, or ErrNotFound.
 func (s *Store) Session(ctx context.Context, id string) (Session, error) {
 	return db.Object[Session](ctx, s.db, "read the verification", `SELECT body FROM sessions WHERE id = $1`, id)
 }
 
+// Newest returns the caller's latest session, or ErrNotFound.
 func (s *Store) Newest(ctx context.Context, by Caller) (Session, error) {
 	return db.Object[Session](ctx, s.db, "read the verification",
 		`SELECT body FROM sessions WHERE subject = $1 AND session = $2 ORDER BY opened DESC, id DESC LIMIT 1`, by.Subject,
@@ -207,6 +211,7 @@ func (s *Store) Update(ctx context.Context, session Session, e Effects) error {
 	return s.db.Write(ctx, "update the verification", func(t db.Tx) error { return t.Run(all...) })
 }
 
+// Failures returns the failures of these names.
 func (s *Store) Failures(ctx context.Context, names ...string) ([]Failures, error) {
 	list, argument := s.db.List(names)
 	return db.Many[Failures](ctx, s.db, "read failures",
@@ -222,6 +227,7 @@ func (s *Store) Search(ctx context.Context, query string, limit int) ([]Plugin, 
 		"%"+literally.Replace(strings.ToLower(query))+"%", limit)
 }
 
+// Plugin returns a plugin, or ErrNotFound.
 func (s *Store) Plugin(ctx context.Context, did string) (Plugin, error) {
 	return db.Object[Plugin](ctx, s.db, "read the plugin", `SELECT body FROM plugins WHERE did = $1`, did)
 }

@@ -23,6 +23,7 @@ type Task struct {
 	MinDurationMS int64    `json:"minDurationMs"`
 }
 
+// Tasks returns the built-in tasks.
 func Tasks() []Task {
 	tasks, err := ParseTasks(builtin)
 	if err != nil {

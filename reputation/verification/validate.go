@@ -55,6 +55,7 @@ const (
 	ViolationGovernance       = "governance_rejected"
 )
 
+// Check is the result of one check.
 type Check struct {
 	Name   string `json:"check"`
 	Basis  string `json:"basis,omitempty"`
@@ -62,6 +63,7 @@ type Check struct {
 	Most   int64  `json:"most"`
 }
 
+// Verdict is the judgement of a trace.
 type Verdict struct {
 	Checks     []Check
 	Score      int64

@@ -19,6 +19,7 @@ type Options struct {
 	Kubernetes *Kubernetes
 }
 
+// AppRole gives each role a secret id.
 type AppRole struct {
 	Mount string        // of the auth method
 	Dir   string        // for PURPOSE.role-id and PURPOSE.secret-id, mode 0600
@@ -55,6 +56,7 @@ type Done struct {
 	Did  string `json:"did"`  // such as made, or is there
 }
 
+// String returns it as one line.
 func (d Done) String() string { return d.What + ": " + d.Did }
 
 var (
@@ -83,6 +85,7 @@ func Deliver(o Options, process string) (*Plan, error) {
 	return p, nil
 }
 
+// New makes a plan.
 func New(o Options) (*Plan, error) {
 	if !mountName.MatchString(o.Transit) {
 		return nil, fmt.Errorf("%q is not the name of a mount", o.Transit)

@@ -13,12 +13,14 @@ import (
 // JudgeFlags are the flags with which the console verifies posts.
 type JudgeFlags struct{ by verifier }
 
+// Add adds the flags.
 func (f *JudgeFlags) Add(c *cobra.Command) {
 	f.by.addPins(c)
 	f.by.addManifest(c)
 	c.Flags().StringVar(&f.by.log.policy, "log-policy", "", aboutLogPolicy)
 }
 
+// Trust names the files of the trust.
 func (f *JudgeFlags) Trust() config.Trust { return f.by.trust }
 
 // Files are the other files that Judge reads.

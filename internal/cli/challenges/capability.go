@@ -84,6 +84,7 @@ nothing, so the capability says that its verification was not consumed.`,
 	return c
 }
 
+// Capability returns the commands about capabilities.
 func Capability() *cobra.Command {
 	return cli.Group("capability", "Capabilities", capabilityVerify())
 }

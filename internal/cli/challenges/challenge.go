@@ -86,6 +86,7 @@ func (f *bindingFlags) read() (evidence.Binding, error) {
 	return f.b, nil
 }
 
+// Challenge returns the commands about challenges.
 func Challenge() *cobra.Command {
 	return cli.Group("challenge", "Challenges", challengeGenerate(), challengeSolve(), challengeVerify())
 }

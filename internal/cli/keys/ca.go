@@ -16,6 +16,7 @@ type madeCA struct {
 	Until time.Time `json:"until"`
 }
 
+// CA returns the commands about the interception CA.
 func CA() *cobra.Command {
 	return cli.Group("ca", "The interception CA", caInit())
 }

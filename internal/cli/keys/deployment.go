@@ -14,6 +14,7 @@ import (
 	"github.com/actionproof/mediator/internal/keyring"
 )
 
+// Deployment returns the commands about the strict deployment manifest.
 func Deployment() *cobra.Command {
 	return cli.Group("deployment", "The strict deployment manifest", deploymentHash(), deploymentCertify())
 }

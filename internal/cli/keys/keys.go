@@ -13,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/internal/process/daemon"
 )
 
+// Keys returns the commands about signing keys.
 func Keys() *cobra.Command {
 	return cli.Group("keys", "Signing keys", keysList(), keysHistory(), keysRoot(), keysCertify(),
 		keysRotate(), keysRetire(), keysRevoke())

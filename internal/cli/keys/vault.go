@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/files"
 )
 
+// Vault returns the commands about keys in HashiCorp Vault.
 func Vault() *cobra.Command {
 	return cli.Group("vault", "Keys in HashiCorp Vault", vaultBootstrap(), vaultAudit())
 }

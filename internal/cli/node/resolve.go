@@ -20,6 +20,7 @@ import (
 
 const maxDispute = 1 << 20
 
+// Dispute returns the commands about disputes.
 func Dispute() *cobra.Command {
 	return cli.Group("dispute", "Disputes between agents", resolve(), clock())
 }

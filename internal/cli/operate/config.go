@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/policy"
 )
 
+// Config returns the commands about configuration files.
 func Config() *cobra.Command {
 	return cli.Group("config", "Configuration files", configCheck(), configSchema())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/preset"
 )
 
+// Preset returns the commands about ready rules.
 func Preset() *cobra.Command {
 	return cli.Group("preset", "Ready rules for known agents and APIs", presetShow(), presetAdd())
 }

@@ -81,6 +81,7 @@ func took(p ledger.Record) string {
 	return fmt.Sprintf("%.1f", float64(p.Finished.Sub(p.Started).Microseconds())/1000)
 }
 
+// Print prints all of a record.
 func Print(w io.Writer, p admin.Record) {
 	w = cli.Lines(w)
 	fmt.Fprintf(w, "%s  %s  %s %s%s\n", p.ID, p.State, p.Method, p.Host, p.Path)

@@ -42,6 +42,7 @@ func (f *SelectionFlags) Add(c *cobra.Command) {
 			"NAME/OWN")
 }
 
+// Parse reads the flags.
 func (f *SelectionFlags) Parse(now time.Time) (s ledger.Query, err error) {
 	s = f.Query
 	s.State = ledger.State(f.state)
@@ -132,6 +133,7 @@ func (s Source) Open(ctx context.Context) (*Reader, error) {
 	return r, nil
 }
 
+// Close closes a ledger.
 func (r *Reader) Close() error {
 	if r.ledger == nil {
 		return nil
@@ -139,6 +141,7 @@ func (r *Reader) Close() error {
 	return r.ledger.Close()
 }
 
+// Selected yields the selected records.
 func (r *Reader) Selected(ctx context.Context, s ledger.Query) iter.Seq2[ledger.Record, error] {
 	if r.ledger == nil {
 		return admin.Records(ctx, r.admin, s)

@@ -33,6 +33,7 @@ func (f *Findings) Secret(path string, minimum int) (string, error) {
 	return files.ReadSecret(path, minimum)
 }
 
+// Err returns all mistakes, or nil.
 func (f *Findings) Err() error { return f.File.Err(f.Path + ": ") }
 
 // A Checker is a block with rules that tags cannot say. Check adds its mistakes to f, and reads its files.
@@ -195,6 +196,7 @@ func (f *Findings) ReadSecret(key, path string, minimum int) string {
 	return secret
 }
 
+// Address checks a host:port.
 func (f *Findings) Address(key, address string) {
 	if _, port, err := net.SplitHostPort(address); err != nil || port != "0" && PortIn(address) == 0 {
 		f.Add(key, "%q is not a host and a port, as 127.0.0.1:8181 is", address)

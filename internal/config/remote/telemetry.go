@@ -81,6 +81,7 @@ func (t *Tracing) Check(key string, f *fields.Findings) {
 	}
 }
 
+// Of returns the collector for a client.
 func (c *Collector) Of() otlp.Collector {
 	header, _ := c.header()
 	return otlp.Collector{Endpoint: c.Endpoint, Authorities: c.pool(), Header: header}

@@ -46,8 +46,10 @@ func OpenPool(ctx context.Context, dsn string, s db.Schema) (*Pool, error) {
 	return p, nil
 }
 
+// Read returns a pool for reading.
 func (p *Pool) Read() *sql.DB { return p.db }
 
+// Close ends the connections.
 func (p *Pool) Close() error {
 	p.closed.Store(true)
 	return p.db.Close()

@@ -98,6 +98,7 @@ func (s *TrustFollower) deploy(b *bundle) error {
 // BundleHash returns the SHA-256 of the bundle that was taken over last.
 func (s *TrustFollower) BundleHash() string { return s.bundle.Load().hash }
 
+// DeploymentCertificate returns the current deployment certificate.
 func (s *TrustFollower) DeploymentCertificate() string { return *s.deployed.Load() }
 
 // follow takes over a changed bundle, or logs why it does not. Certificates and revocations count at once. A deployment

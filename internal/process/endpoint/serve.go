@@ -123,10 +123,13 @@ func UntilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
 // LateHandler answers not_ready until it gets its handler: a process publishes its keys before it can work.
 type LateHandler struct{ h atomic.Pointer[http.Handler] }
 
+// Set sets the handler.
 func (l *LateHandler) Set(h http.Handler) { l.h.Store(&h) }
 
+// Ready reports whether the handler is set.
 func (l *LateHandler) Ready() bool { return l.h.Load() != nil }
 
+// ServeHTTP passes the request to the handler.
 func (l *LateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := l.h.Load()
 	if h == nil {

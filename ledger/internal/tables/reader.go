@@ -21,6 +21,7 @@ type Reader struct{ db *db.DB }
 // NewReader returns a reader of a database with the [Schema], and closes it.
 func NewReader(d *db.DB) Reader { return Reader{d} }
 
+// Close closes the database.
 func (r Reader) Close() error { return r.db.Close() }
 
 func each[T any](ctx context.Context, r Reader, query string, args []any, do func(T) error) error {

@@ -65,6 +65,7 @@ func (r refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, problem.Read(resp)
 }
 
+// Close ends the connection.
 func (n *Node) Close() { _ = n.session.Close() }
 
 // Refused is the node's refusal of a call.
@@ -87,6 +88,7 @@ func (r *Refused) Error() string {
 	return text
 }
 
+// Code returns the code of the refusal.
 func (r *Refused) Code() string { return r.Reason }
 
 func (n *Node) call(ctx context.Context, tool string, arguments any) (text string, err error) {
@@ -127,6 +129,7 @@ func (n *Node) ask(ctx context.Context, tool string, arguments, result any) erro
 	return nil
 }
 
+// Verification is the state of an agent's verification.
 type Verification struct {
 	SessionID string              `json:"sessionId"`
 	Nonce     string              `json:"nonce"`
@@ -139,6 +142,7 @@ type Verification struct {
 	Answered bool   `json:"answered,omitempty"`
 }
 
+// Call is a tool call.
 type Call struct {
 	Tool   string `json:"tool"`
 	Input  string `json:"input"`  // JSON

@@ -34,6 +34,7 @@ const (
 	maxItems = 10_000
 )
 
+// Options configure the handler.
 type Options struct {
 	// Hosts are the endpoint's names. Requests for other names are refused, unless for an IP address or from a sidecar: a
 	// page in a browser could have led there by a name of its own.

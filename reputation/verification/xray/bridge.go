@@ -46,6 +46,7 @@ type Server struct {
 	client *http.Client
 }
 
+// Options configure a [Bridge].
 type Options struct {
 	Orchestrate, Govern, Enforce Server
 	// Timeout defaults to [Timeout].
@@ -58,6 +59,7 @@ type Bridge struct {
 	o Options
 }
 
+// New makes a bridge.
 func New(o Options) *Bridge {
 	if o.Timeout <= 0 {
 		o.Timeout = Timeout
