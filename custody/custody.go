@@ -20,7 +20,8 @@ type Error struct {
 	err          error
 }
 
-// Unavailable is the error of a key or credential that cannot be used now. detail is shown: no key material.
+// Unavailable is the error of a key or an API credential that cannot be used now. detail must not contain key material;
+// err is not shown.
 func Unavailable(err error, detail string, args ...any) *Error {
 	return &Error{code: "custody_unavailable", detail: fmt.Sprintf(detail, args...), err: err}
 }
@@ -36,7 +37,8 @@ func IsUnfit(err error) bool {
 	return errors.As(err, &e) && e.code == "custody_unfit"
 }
 
-// Refused is the error of an administrator's request that the custody refuses. Only operators see detail: it may quote.
+// Refused is the error of an administrator's request that the custody refuses. detail may quote the custody, because
+// only operators see it.
 func Refused(err error, detail string, args ...any) *Error {
 	return &Error{code: "custody_refused", detail: fmt.Sprintf(detail, args...), err: err}
 }
@@ -65,7 +67,8 @@ type Properties struct {
 // Key is a named signing key with its versions. Implementations are safe for concurrent use.
 type Key interface {
 	Name() string
-	// Current returns the version that signs now. Call it before each signature: some custodies then check the key.
+	// Current returns the version that signs now. Call it before each signature: a remote custody checks a key in use
+	// more often.
 	Current(ctx context.Context) (Version, error)
 	// Versions returns the versions whose signatures are still accepted, oldest first.
 	Versions(ctx context.Context) ([]Version, error)

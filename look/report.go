@@ -9,7 +9,8 @@ import (
 // Launcher is the kind of finding that a run's launcher ended before its session: what it left behind is out of sight.
 const Launcher = "launcher"
 
-// Answer is the finding that a human may have answered a tool's question. A message shows it, so [Kinds] lacks it.
+// Answer is the kind of finding that a human may have answered a tool's question. It is seen in a message, so [Kinds]
+// lacks it.
 const Answer = "answer"
 
 // Kinds returns the kinds of findings about processes, in reporting order.

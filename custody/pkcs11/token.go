@@ -53,7 +53,8 @@ func Open(o Options) (*Token, error) {
 	return t, nil
 }
 
-// SoftHSM rewrites a token's file at each login: a process that starts meanwhile may see no token or no PIN.
+// SoftHSM rewrites a token's file at each login. Another process that starts meanwhile may see no token, or one
+// without a PIN, or fail to write the file.
 const (
 	tries = 20
 	pause = 100 * time.Millisecond
@@ -100,7 +101,8 @@ func (t *Token) Close() error {
 	return err
 }
 
-// use runs do with a session. After ctx ends, the call goes on without its caller and keeps the session.
+// use runs do with a session. A module knows no context: after ctx ends, the call goes on without its caller. It keeps
+// the session, which bounds the calls that hang.
 func (t *Token) use(ctx context.Context, do func(pkcs11.SessionHandle) error) error {
 	var session pkcs11.SessionHandle
 	select {

@@ -168,7 +168,8 @@ func (k *Kubernetes) login(ctx context.Context, c *api.Client) (*api.Secret, err
 		map[string]any{"role": k.Role, "jwt": jwt})
 }
 
-// TokenFile is a token that another program renews, such as Vault Agent. It is read again when Vault rejects the token.
+// TokenFile is a token that another program renews, such as Vault Agent. The file is read again when Vault no longer
+// knows the token.
 type TokenFile struct{ Path string }
 
 func (t *TokenFile) roles() []string {

@@ -12,7 +12,8 @@ import (
 	"github.com/actionproof/mediator/custody"
 )
 
-// batcher requests the signatures of one key version. Callers that come during a request share the next one.
+// batcher requests the signatures of one key version. Callers that come during a request share the next one, like a
+// database's group commit.
 type batcher struct {
 	key    *Key
 	number int

@@ -68,7 +68,8 @@ func (k *Key) Open(ctx context.Context) error {
 	return nil
 }
 
-// stale is the greatest age of a reading when a key signs. A caller waits for a new one from aged on.
+// stale is the greatest age of a reading when a key signs. A caller waits for a new reading from aged on, so that a
+// slow machine does not find the old one stale in between.
 const stale, aged = 5 * time.Second, 4 * time.Second
 
 // An unused key is read every idle × Refresh. Each reading is two lines in Vault's audit log.
@@ -104,7 +105,8 @@ func (k *Key) watch(ctx context.Context) {
 	}
 }
 
-// used reads the key for a signature: in the background if the last reading is older than Refresh, first if than aged.
+// used reads the key for a signature: in the background if the last reading is older than Refresh, first if it is
+// older than aged.
 func (k *Key) used(ctx context.Context) {
 	o := k.session.server.o
 	switch age := k.age(); {
@@ -192,7 +194,8 @@ func (k *Key) describe(ctx context.Context) error {
 // maxVersions bounds the versions that a process remembers.
 const maxVersions = 1 << 14
 
-// versions returns the described versions, oldest first. A changed public key makes the key unfit: it was made again.
+// versions returns the described versions, oldest first. A version whose public key has changed makes the key unfit:
+// the key was deleted and made again.
 func (k *Key) versions(d described) ([]custody.Version, error) {
 	var keys map[string]struct {
 		Public string    `json:"public_key"`

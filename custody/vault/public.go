@@ -28,7 +28,8 @@ func (p *PublicKeys) Open(ctx context.Context) error {
 	return nil
 }
 
-// Public returns the versions that Vault accepts now, oldest first, without signers, and what Vault says of the key.
+// Public returns the versions of a key that Vault accepts now, oldest first, and what Vault says of the key. The
+// versions cannot sign.
 func (p *PublicKeys) Public(ctx context.Context, name string) ([]custody.Version, custody.Properties, error) {
 	k := &Key{session: p.session, name: name, pinned: make(map[int]custody.Version)}
 	k.state.Store(&state{})

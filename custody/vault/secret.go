@@ -36,7 +36,8 @@ func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observati
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.forbidden(s.keys))
 }
 
-// SignRS256 signs a message (RFC 7518 section 3.3) with an RSA key of the Transit engine, which is an API's credential.
+// SignRS256 signs a message (RFC 7518 section 3.3) with an RSA key of the Transit engine: a credential for an API, not
+// one of the deployment's signing keys.
 func (s *Secrets) SignRS256(ctx context.Context, key string, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.session.server.o.Timeout)
 	defer cancel()
@@ -112,7 +113,8 @@ type lease struct {
 // MaxHeld bounds the use of a secret without a lease. A lease ends earlier or later by itself.
 const MaxHeld = time.Minute
 
-// refusedPause is the first pause, and doubles up to MaxHeld: an agent may find a call that always gets 401.
+// refusedPause is the first pause. It doubles up to MaxHeld: an agent may find a call that always gets 401, and some
+// engines make a new secret for each reading.
 const refusedPause = time.Second
 
 // Secret reads the secret at path, as `vault read` takes it: kv/data/github (KV version 2), or database/creds/reports
@@ -163,7 +165,8 @@ func (s *Secret) lasts(until time.Time) bool {
 		(h.lease.id == "" || h.lease.token == s.session.client.Token())
 }
 
-// Refused makes the next use read the secret again, after an upstream answered 401, unless it was only just read.
+// Refused makes the next use read the secret again, after an upstream answered 401 to a field's value. It ignores a
+// secret that was only just read.
 func (s *Secret) Refused(field, value string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,7 +78,8 @@ func (e *session) write(ctx context.Context, path string, data map[string]any) (
 	return secret, err
 }
 
-// call first logs in if necessary. It asks again after a broken connection, so a request may arrive twice.
+// call first logs in if there is no token or Vault does not know it. It asks again after a broken connection, so a
+// request may arrive twice.
 func (e *session) call(ctx context.Context, ask func(context.Context, *api.Client) error) (err error) {
 	defer func() { e.reached.Store(err == nil) }()
 	token := e.client.Token()

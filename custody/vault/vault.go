@@ -86,7 +86,8 @@ func NewServer(o Options) (*Server, error) {
 	}}
 	s.transport.TLSClientConfig.VerifyConnection = s.seeCertificate
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	// The library would read the VAULT_* variables, which the configuration does not mention.
+	// The library would read the VAULT_* variables and the files that they name, which the configuration does not
+	// mention.
 	for _, kv := range os.Environ() {
 		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, "VAULT_") {
 			_ = os.Unsetenv(name)

@@ -22,7 +22,8 @@ import (
 	"github.com/actionproof/mediator/internal/identity"
 )
 
-// Forwarder leads an agent's connections, unread, to the mediator in another pod. All fields are required.
+// Forwarder leads the connections of an agent to the mediator in another pod, over mutual TLS. It reads nothing of what
+// it forwards. All fields are required.
 type Forwarder struct {
 	Listen   net.Listener       // for the agent, on loopback
 	Proxy    string             // host:port of the mediator
@@ -89,7 +90,8 @@ func (f *Forwarder) forward(ctx context.Context, from net.Conn, log *zap.Logger)
 	<-back
 }
 
-// pass copies until the source ends, and then ends its side. If a write fails, it closes both.
+// pass copies until the source ends, and then ends its side. Once the other end can be written no more, nothing that
+// comes is of use.
 func pass(to interface {
 	net.Conn
 	CloseWrite() error
@@ -104,7 +106,8 @@ func pass(to interface {
 	}
 }
 
-// followCA keeps CAFile like the mediator's CA, which may change when the mediator starts again.
+// followCA keeps CAFile like the mediator's CA. A mediator that starts again may have another CA, and its end breaks
+// the connection that asked last.
 func (f *Forwarder) followCA(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {

@@ -39,7 +39,8 @@ type Validation struct {
 	DNS bool
 }
 
-// settle bounds the time in which a way out may be open: a NetworkPolicy can come late. wayTimeout bounds one attempt.
+// settle bounds the time in which a way out may be open at first: a NetworkPolicy can come after the pod. wayTimeout
+// bounds one attempt.
 const settle, wayTimeout = 15 * time.Second, 2 * time.Second
 
 // Run returns nil once the proxy answers, and no other way out of this network namespace is open. A way counts as

@@ -126,7 +126,8 @@ func FileFromDir(c *cobra.Command, flag, name string) {
 	Default(c, flag, func(dir string) []string { return []string{filepath.Join(dir, name)} }, nil)
 }
 
-// StackFileFlag adds --config, and --dir for the file of this name in a mediator dev's folder, .mediator by default.
+// StackFileFlag adds --config, a configuration file, and --dir, the folder of a mediator dev that has the file under
+// this name. Without both it is the file in .mediator.
 func StackFileFlag(c *cobra.Command, path *string, name string) {
 	c.Flags().StringVar(path, "config", filepath.Join(devstack.DefaultFolder, name), "the configuration file")
 	FileFromDir(c, "config", name)

@@ -16,7 +16,8 @@ func CAFlag(c *cobra.Command, path *string) {
 	c.Flags().StringVar(path, "ca", "", "PEM certificates that sign the server's certificate, in place of the system's")
 }
 
-// Transport trusts the certificates in a file, or the system's if ca is empty. It uses the environment's proxy.
+// Transport returns a transport that trusts the certificates in a file, or those of the system if ca is empty. It uses
+// the proxy that the environment names.
 func Transport(ca string) (*http.Transport, error) {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
 	if ca == "" {

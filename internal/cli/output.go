@@ -88,13 +88,15 @@ func (f filter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Plain returns a writer of text that cannot steer a terminal ([terminal.Plain]). Each Write is whole characters.
+// Plain returns a writer of text that cannot steer a terminal: see [terminal.Plain]. Each Write has to be whole
+// characters.
 func Plain(w io.Writer) io.Writer { return filter{w, terminal.Plain} }
 
 // Unbroken is [terminal.Unbroken].
 func Unbroken(s string) string { return terminal.Unbroken(s) }
 
-// Lines is [Plain] for lines: each Write has to be one line, and a value in it cannot draw lines or columns.
+// Lines returns a writer of lines for a terminal, as [Plain] does. Each Write has to be one line: a value in it cannot
+// draw lines or columns of its own.
 func Lines(w io.Writer) io.Writer {
 	return filter{Plain(w), func(line string) string {
 		text, ended := strings.CutSuffix(line, "\n")
@@ -105,7 +107,8 @@ func Lines(w io.Writer) io.Writer {
 	}}
 }
 
-// Coloured reports whether text for w may have colours: w is a terminal, and the variable NO_COLOR is empty.
+// Coloured reports whether text for w may have colours: if w is a terminal, and the environment variable NO_COLOR is
+// empty.
 func Coloured(w io.Writer) bool { return os.Getenv("NO_COLOR") == "" && IsTerminal(w) }
 
 // IsTerminal reports whether w is a terminal.

@@ -8,7 +8,8 @@ import (
 // ShellQuote returns s as one word of a POSIX shell.
 func ShellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// LocalAddress returns the address of a listener for this machine: for one on all addresses, the loopback address.
+// LocalAddress returns the address at which a listener of this machine is reached. A listener on all addresses is
+// reached on the loopback address.
 func LocalAddress(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {

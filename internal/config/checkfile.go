@@ -52,7 +52,8 @@ type Checked struct {
 	Sidecar  *Sidecar       // nil for a file of another kind
 }
 
-// CheckFile reads a configuration, policy or manifest file as the processes would, without secrets if secrets is false.
+// CheckFile reads a configuration, policy or manifest file as the processes would. Without secrets, it reads no file of
+// a secret.
 func CheckFile(path string, secrets bool) (Checked, error) {
 	which, raw, err := readKind(path)
 	if err != nil {
@@ -86,7 +87,8 @@ func readKind(path string) (which int, raw []byte, err error) {
 	return which, raw, nil
 }
 
-// PinnedHash returns the hash that manifests pin: of a policy file, of a sidecar's environment, or a manifest's own.
+// PinnedHash returns the hash by which manifests and records name a file: a manifest, a policy file, or a sidecar's
+// configuration together with this binary.
 func PinnedHash(path string) (string, error) {
 	which, raw, err := readKind(path)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/actionproof/mediator/internal/strict"
 )
 
-// LoadGuard reads the options of mediator guard from a sidecar's configuration alone: an init container lacks the rest.
+// LoadGuard reads the options of mediator guard from a sidecar's configuration. It reads no other file: an init
+// container may lack them.
 func LoadGuard(path string) (guard.Options, error) {
 	c := new(Sidecar)
 	f, err := load(path, c)

@@ -25,7 +25,8 @@ import (
 	"github.com/actionproof/mediator/proxy/upstream"
 )
 
-// CheckSidecar checks a text of the sidecar's configuration at path, and its rules by the manifest's ceiling.
+// CheckSidecar loads a sidecar's configuration as if the file at path had this text. It also checks the rules by the
+// manifest's ceiling.
 func CheckSidecar(path string, raw []byte) (*Sidecar, error) {
 	c, err := parse[Sidecar](path, raw, true)
 	if err == nil {

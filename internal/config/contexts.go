@@ -100,7 +100,8 @@ func (c *Contexts) checkAll(f *findings) {
 	}
 }
 
-// CurrentContext returns the current context in ~/.config/mediator/contexts.yaml, or nil without that file.
+// CurrentContext returns the current context of the user's file, ~/.config/mediator/contexts.yaml, or nil if there is
+// no such file.
 func CurrentContext() (*Context, error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
@@ -121,7 +122,8 @@ func CurrentContext() (*Context, error) {
 	return nil, nil // not after the checks
 }
 
-// SplitEndpoint parses unix:PATH, unix:PATH,UID or https://HOST:PORT,FILE. The file is a [Client], and optional.
+// SplitEndpoint parses an endpoint on a command line: unix:PATH, unix:PATH,UID or https://HOST:PORT,FILE, where file is
+// a [Client] and may be left out.
 func SplitEndpoint(s string) (at Peer, file string, ok bool) {
 	if path, isUnix := strings.CutPrefix(s, "unix:"); isUnix {
 		before, number, _ := strings.Cut(path, ",")

@@ -21,7 +21,8 @@ func (c *Sidecar) CheckCeiling(patterns []policy.EgressPattern) error {
 	return nil
 }
 
-// LoadProxy returns the proxy's address and the CA's file. It reads no other file: the agent may read no secrets.
+// LoadProxy returns the proxy's address and the file of the CA's certificate from a sidecar's configuration. It reads
+// no other file: the agent, who asks, may read no secrets.
 func LoadProxy(path string) (listen, certificate string, err error) {
 	c := new(Sidecar)
 	f, err := load(path, c)

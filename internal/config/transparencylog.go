@@ -54,7 +54,8 @@ func (t *TransparencyLog) Check(key string, f *findings) {
 	}
 }
 
-// LoadTransparencyLog reads which log a sidecar has, and its custody. The log's policy may not be there yet.
+// LoadTransparencyLog reads which log a sidecar's configuration has, and the custody of its key. It reads no other
+// file: the log's policy names the key, and may not be there yet.
 func LoadTransparencyLog(path string) (*Sidecar, error) {
 	c := new(Sidecar)
 	f, err := load(path, c)

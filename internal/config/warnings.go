@@ -14,7 +14,8 @@ import (
 	"github.com/actionproof/mediator/proxy/rules"
 )
 
-// judgeRules returns warnings about rules that expire, are wide or change nothing. It is slow with many rules.
+// judgeRules returns warnings about rules that expire, and about egress rules that are wide, or that change nothing.
+// Only checks of files have them: they cost much with many rules.
 func (c *Sidecar) judgeRules(now time.Time) []Warning {
 	all := c.expiring(now)
 	for i, e := range c.EgressRules {

@@ -65,7 +65,7 @@ func (t *tickets) issue(to role, life time.Duration, now time.Time) string {
 	return text
 }
 
-// role returns nothing for an unknown text, and for one that has ended. With used, the text is unknown from then on.
+// role returns the role of a text, or nothing if the text is unknown or has ended. With used, it forgets the text.
 func (t *tickets) role(text string, now time.Time, used bool) role {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,7 +22,8 @@ func makeCopies() error {
 	return cannotCover(copies, unix.Mount("tmpfs", copies, "tmpfs", bare, "mode=0755,size=64m,nr_inodes=16k"))
 }
 
-// ownResolverFile makes 127.0.0.1 the resolver. It has no search domains, because the resolver knows every name.
+// ownResolverFile makes 127.0.0.1 the place's resolver, without the machine's search domains: the resolver knows every
+// name, so that the first of a list would be taken.
 func ownResolverFile() error {
 	const name = "/etc/resolv.conf"
 	at, err := filepath.EvalSymlinks(name)

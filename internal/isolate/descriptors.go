@@ -8,7 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CloseOnExec makes every descriptor but 0, 1 and 2, inherited ones too, close when this process executes a program.
+// CloseOnExec makes every descriptor of this process but 0, 1 and 2 close when it executes a program, including those
+// that the process inherited.
 func CloseOnExec() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

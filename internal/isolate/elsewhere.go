@@ -15,7 +15,8 @@ import (
 // shows are the types of file systems that show the machine's processes, terminals and devices.
 var shows = []string{"proc", "devpts", "devtmpfs", "mqueue"}
 
-// elsewhere returns other mounts, as in a chroot, of file systems that show the machine and of the hidden folders.
+// elsewhere returns other paths with the things that the place hides, as in a chroot: mounts of file systems that show
+// the machine, and of the hidden folders.
 func elsewhere() ([]string, error) {
 	mounts, err := procfs.GetMounts()
 	if err != nil {
@@ -61,7 +62,8 @@ func mountOf(mounts []*procfs.MountInfo, dir string) (of *procfs.MountInfo) {
 	return of
 }
 
-// cover hides the paths of elsewhere behind an empty folder or /dev/null, unless they are below a hidden folder.
+// cover hides the paths of elsewhere behind an empty folder or /dev/null. Paths below the hidden folders are hidden
+// already, unless they are in a kept folder.
 func cover(paths []string, bound []kept) error {
 	empty, err := os.MkdirTemp(Temp, "empty-")
 	if err != nil {

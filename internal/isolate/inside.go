@@ -229,7 +229,8 @@ func lower(resource int, to func(uint64) uint64) error {
 func quarter(of uint64) uint64   { return of / 4 }
 func sixteenth(of uint64) uint64 { return of / 16 }
 
-// boundNamespaces bounds what the kernel counts for root. /proc/sys/user belongs to this user namespace.
+// boundNamespaces bounds the namespaces and watches that the kernel counts for root. /proc/sys/user is of this user
+// namespace.
 func boundNamespaces() error {
 	const namespaces = "256" // of each kind, of which a browser needs a handful
 	names, err := filepath.Glob("/proc/sys/user/max_*_namespaces")

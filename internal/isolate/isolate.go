@@ -65,9 +65,11 @@ type Agent struct {
 // Place is a set of namespaces that waits for its agent.
 type Place struct {
 	Init int // the pid of its first process
-	// Listener is the one way out of the place's network, so all its connections come from this place.
+	// Listener is the one way out of the place's network. Only the launcher has it, so all its
+	// connections come from this place.
 	Listener *os.File
-	// Transparent: all names resolve, and all TCP leads to Listener. Otherwise clients need ListenAddress as proxy.
+	// Transparent: all names resolve, and the kernel leads all TCP connections to Listener. Otherwise only clients that
+	// use ListenAddress as their proxy reach it.
 	Transparent bool
 
 	cmd     *exec.Cmd
@@ -242,7 +244,8 @@ func (p *Place) prepare(s setup) error {
 	return p.control.SetDeadline(time.Time{})
 }
 
-// Run starts the agent and waits for its end. An agent's failure is an [*exec.ExitError]: its status, or 128 + signal.
+// Run starts the agent and waits for its end. If the agent fails, the error is an [*exec.ExitError] with its status, or
+// 128 plus the number of the signal that ended it.
 func (p *Place) Run(a Agent) error {
 	if err := json.NewEncoder(p.control).Encode(a); err != nil {
 		p.Close()

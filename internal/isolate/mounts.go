@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hidden returns the folders that the place replaces, [Temp] last: services have sockets there, and users share files.
+// hidden returns the folders that the place replaces by its own, [Temp] last: services have their sockets there, and
+// users share files.
 func hidden() []string {
 	dirs := []string{Temp, "/dev", "/run", "/var/tmp"}
 	if at, err := filepath.EvalSymlinks("/var/run"); err == nil && !slices.ContainsFunc(dirs, func(d string) bool {
@@ -70,7 +71,8 @@ func keep(name, at string) (kept, error) {
 	return kept{at, os.NewFile(uintptr(fd), at), info.IsDir()}, nil
 }
 
-// closedAbove returns the first folder above dir that the agent's user may not enter, or "". The place shows only dir.
+// closedAbove returns the first folder above dir that the agent's user may not enter, or an empty text. The place shows
+// only dir of it.
 func closedAbove(dir string) string {
 	for i, c := range dir {
 		if c == '/' && i > 0 && errors.Is(unix.Faccessat(unix.AT_FDCWD, dir[:i], unix.X_OK, unix.AT_EACCESS),
@@ -100,7 +102,8 @@ func (k kept) mount() error {
 
 const bare = unix.MS_NOSUID | unix.MS_NODEV
 
-// hide gives the place its own /proc, hidden folders and closed one. It mounts the kept paths, and covers elsewhere's.
+// hide gives the place its own /proc, its own hidden folders and its own closed one, if there is one. It mounts the
+// kept paths there, and covers those of elsewhere.
 func hide(keep []kept, again []string, closed string, tempMiB int) error {
 	dirs := hidden()
 	if closed != "" && !isHidden(closed) {
@@ -129,7 +132,8 @@ func hide(keep []kept, again []string, closed string, tempMiB int) error {
 	return cover(again, bound)
 }
 
-// private mounts empty folders over dirs, of one file system in memory, which bounds their size. Temp's covers it last.
+// private mounts an empty folder over each of dirs. All belong to one file system in memory, which bounds their
+// size. It is mounted at Temp, which its own folder covers last.
 func private(dirs []string, tempMiB int) error {
 	const pages = 256 // of 1 MiB; a file that is not empty takes one at least
 	if err := unix.Mount("tmpfs", Temp, "tmpfs", bare,

@@ -29,7 +29,8 @@ type network struct {
 	resolver net.PacketConn // nil if the kernel redirects nothing
 }
 
-// makeNetwork leads all TCP to the listener and all DNS to the resolver. Other UDP fails at once, so QUIC falls back.
+// makeNetwork makes every address one of loopback, and leads all TCP to the listener and all DNS to the resolver. UDP
+// to any other port fails at once, so that QUIC falls back.
 func makeNetwork() (n network, err error) {
 	if err := loopbackUp(); err != nil {
 		return network{}, fmt.Errorf("loopback cannot be brought up in the network namespace: %w", err)

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A place has its own copy of the machine's certificate stores, with the CA, for programs that read no variable.
+// A place has its own copy of the machine's certificate stores, to which pid 1 adds the interception CA. So programs
+// trust it that read no variable.
 const (
 	hashed   = "/etc/ssl/certs"              // OpenSSL's, on most systems
 	javaFile = "/etc/ssl/certs/java/cacerts" // Debian's, which all its JDKs use

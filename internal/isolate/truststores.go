@@ -38,7 +38,8 @@ func addHashed(hash string, cert []byte) error {
 	return nil
 }
 
-// subjectHash returns OpenSSL's X509_NAME_hash: of the subject in lower case, as UTF-8, each run of spaces being one.
+// subjectHash returns OpenSSL's X509_NAME_hash of the subject: of its text as UTF-8 in lower case, each run of spaces
+// being one.
 func subjectHash(c *x509.Certificate) (string, error) {
 	var names pkix.RDNSequence
 	if _, err := asn1.Unmarshal(c.RawSubject, &names); err != nil {

@@ -24,7 +24,8 @@ type Users struct {
 	UID, GID int
 }
 
-// inner is the agent's user and group in its namespace. It is not 65534, the number of every user from outside.
+// inner is the agent's user and group in its own user namespace. It is not 65534, as which the kernel shows every user
+// from outside.
 const inner = 1000
 
 // ownIDs is the number of IDs in the agent's own user namespace.
@@ -58,7 +59,8 @@ func (u Users) attributes() (*syscall.SysProcAttr, Users, error) {
 	}, Users{UID: inner, GID: inner}, nil
 }
 
-// alone reports whether no other process has the IDs of pid 1's namespace: of two runs with them, the later sees it.
+// alone reports whether no other process has one of the IDs of pid 1's namespace. Two runs that start together can
+// choose the same IDs; the later check sees the other run.
 func (u Users) alone(attributes *syscall.SysProcAttr, first int) (bool, error) {
 	if !u.Own {
 		return true, nil

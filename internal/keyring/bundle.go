@@ -100,7 +100,8 @@ func (r *Registry) trust(b evidence.Bundle) (*evidence.Trust, error) {
 	return evidence.NewTrust(r.roots(), b, evidence.SignerPolicy{})
 }
 
-// UpdateBundle changes the trust bundle under a lock. It reads a bundle over the bounds of verifiers, but writes none.
+// UpdateBundle changes the trust bundle under a lock, so that no process undoes the change of another. It can read a
+// bundle over the bounds of verifiers, but writes none.
 func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 	held, err := files.WaitLock(path)
 	if err != nil {
@@ -124,7 +125,8 @@ func UpdateBundle(path string, change func(*evidence.Bundle) error) error {
 	return files.Replace(path, raw, 0o644)
 }
 
-// PutDeployment puts a deployment certificate into the bundle, and its manifest into the history, for old records.
+// PutDeployment puts a deployment certificate into the trust bundle, and its manifest into the history: the manifest is
+// needed to verify old records.
 func PutDeployment(bundle, certificate string, m *policy.Manifest) error {
 	return UpdateBundle(bundle, func(b *evidence.Bundle) error {
 		b.DeploymentCertificate = certificate
@@ -253,7 +255,8 @@ func appendHistory(bundle string, b *evidence.Bundle, add evidence.History, veri
 	if b.History != nil {
 		end = *b.History
 	}
-	// Files of the history may be lost, and a key can still be revoked. Verifiers of records notice the loss.
+	// A key can be revoked even if files of the history were lost. Verifiers of records notice the loss by the gap or
+	// by the number of texts.
 	s := segment{number: end.Segment + 1, bundle: bundle}
 	if last := len(numbers) - 1; last >= 0 && numbers[last] >= end.Segment {
 		s.number = numbers[last]

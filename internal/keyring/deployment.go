@@ -12,7 +12,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// CertifyDeployment signs a manifest that audits clean and accepts the certificate, and returns when that ends.
+// CertifyDeployment signs a manifest that audits clean, and returns when the certificate ends. It refuses a manifest
+// that would not accept the certificate.
 func CertifyDeployment(ctx context.Context, auditor RootKey, m *policy.Manifest, o signer.Options) (token string,
 	until time.Time, err error) {
 	strict, err := m.Strict()

@@ -27,7 +27,8 @@ type Published struct {
 	RolesByEndpoint map[string][]string // see signsAs
 }
 
-// ReadPublished asks processes for publications, or reads files (file:PATH) of mediator keys list --publication.
+// ReadPublished asks processes for their publications, or reads them from files (file:PATH) with the output of mediator
+// keys list --publication.
 func ReadPublished(ctx context.Context, from []string) (Published, error) {
 	p := Published{Publication{[]daemon.RoleDocument{}, []look.Observation{}}, make(map[string][]string)}
 	for _, at := range from {

@@ -21,7 +21,8 @@ func OpenRules(auditor evidence.Root, token string, now func() time.Time) (evide
 	return o.Claims(), err
 }
 
-// Forget ends the certificates of all keys whose names gone reports, and returns their number. The history keeps them.
+// Forget moves the certificates of all keys whose names gone reports into the history, where they end now. It returns
+// their number.
 func (e *Edit) Forget(gone func(keyName string) bool) int {
 	stay := slices.DeleteFunc(slices.Clone(e.b.Certificates), func(token string) bool {
 		return gone(evidence.KeyName(subject(token)))

@@ -69,7 +69,8 @@ func (e *Edit) Certify(ctx context.Context, p Published, say Declaration) (err e
 	return nil
 }
 
-// certificates returns the valid certificate of each key version, or a new one until a signature has failed.
+// certificates returns the valid certificate of each key version of p, or a new one. Once a signature has failed it
+// returns only certificates of the bundle.
 func (e *Edit) certificates(ctx context.Context, p Published, say Declaration) (tokens []string, err error) {
 	issuer, err := signer.New(evidence.SignerCertificateKind(), e.Key, e.Options)
 	if err != nil {
@@ -156,7 +157,8 @@ func (e *Edit) copied(c evidence.SignerCertificate, all []evidence.SignerCertifi
 	return nil
 }
 
-// standing returns the bundle's certificate with the claims of c, unless it is revoked, due, or longer than a new one.
+// standing returns the bundle's certificate with the claims of c, unless it is revoked, due for renewal, or good for
+// longer than a new one.
 func (e *Edit) standing(c evidence.SignerCertificate) (token string, stands bool) {
 	old, ok := e.certified[c.SubjectKeyID]
 	said := old.Certificate
@@ -236,7 +238,8 @@ func keyNames(roles []daemon.RoleDocument) map[string]bool {
 	return names
 }
 
-// Needed reports whether a version of the roles is new or gone, a property has changed, or half of a lifetime is over.
+// Needed reports whether roles have to be certified: a version is new or gone, a property has changed, or half of a
+// lifetime is over.
 func (e *Edit) Needed(roles []daemon.RoleDocument) (bool, error) {
 	roles, err := e.wanted(roles)
 	if err != nil {

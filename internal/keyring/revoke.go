@@ -79,7 +79,8 @@ func shortened(entries []evidence.Revocation, added int) []evidence.Revocation {
 	})
 }
 
-// A list of longList bytes takes no more artifacts, and one of fullList no more versions: names of keys always fit.
+// A revocation list of longList bytes takes no more artifacts, and one of fullList no more key versions: keys can be
+// revoked by their names at any time.
 const (
 	longList = evidence.MaxRevocations / 4 * 3
 	fullList = evidence.MaxRevocations / 16 * 15
@@ -94,7 +95,8 @@ func (e *Edit) signList(ctx context.Context, entries []evidence.Revocation, o si
 	return token, err
 }
 
-// historyAudience is that of the history's lists. No policy names it: in the bundle, they would undo earlier entries.
+// historyAudience is the audience of the lists in the history. No policy names it: such a list lacks all earlier
+// entries, and in the bundle would undo them.
 const historyAudience = "trust-history"
 
 // Revoke is a [Registry.Edit] with nothing but [Edit.Revoke].

@@ -19,7 +19,8 @@ import (
 
 const rootKeyWait = 10 * time.Second
 
-// OpenRootKey is [ReadRootKey], but also takes a .yaml file that names a key in custody, for one of purposes.
+// OpenRootKey is [ReadRootKey], but also opens a .yaml file that names a key in Vault or in a token, and its purpose,
+// which must be one of purposes. The caller closes the key.
 func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ...string) (RootKey, error) {
 	if filepath.Ext(path) != ".yaml" {
 		return ReadRootKey(path)
@@ -46,7 +47,8 @@ func OpenRootKey(ctx context.Context, path string, stderr io.Writer, purposes ..
 	return RootKey{version: version, store: ring}, nil
 }
 
-// pinnedVersion opens the pinned version of a key. The custody must be seen not to export it.
+// pinnedVersion opens the pinned version of the key. It refuses a key unless it observes that the custody does not
+// export it.
 func pinnedVersion(ctx context.Context, c *config.RootKey, ring keystore.Store) (custody.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, rootKeyWait)
 	defer cancel()

@@ -23,7 +23,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// RootKey is the key of the registry or of the auditor, for the security team's commands on a machine without agents.
+// RootKey is the key of the registry or of the auditor. Only the security team's commands use it, on a machine without
+// agents.
 type RootKey struct {
 	version     custody.Version
 	postQuantum *postQuantumKey // nil if the root has only an Ed25519 key
@@ -116,7 +117,8 @@ func (k *postQuantumKey) Sign(_ context.Context, message []byte) ([]byte, error)
 	return signature, mldsa65.SignTo(k.private, message, nil, true, signature)
 }
 
-// GenerateRoot makes a root key, perhaps with a post-quantum key. It also returns the private JWK or JWK Set.
+// GenerateRoot makes a root key, with a second, post-quantum key if postQuantum is set. It also returns the private JWK
+// or JWK Set.
 func GenerateRoot(name string, postQuantum bool) (RootKey, []byte, error) {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

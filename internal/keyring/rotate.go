@@ -107,7 +107,8 @@ func (r *Rotator) awaitSignatures(ctx context.Context, versions map[string]int) 
 	}
 }
 
-// signBefore returns why a key is not known to sign everywhere with the given version or a later one, by key.
+// signBefore returns the keys for which not every process is known to sign with the given version or a later one, and
+// why.
 func (r *Rotator) signBefore(ctx context.Context, versions map[string]int) map[string]string {
 	behind, seen := make(map[string]string), make(map[string]bool)
 	for _, at := range r.From {

@@ -23,7 +23,8 @@ const (
 	StateRevoked = "revoked"
 )
 
-// Version describes one version of a key, by the process that publishes it and by the bundle. Nil or empty: unknown.
+// Version describes one version of a key, from the process that publishes it and from the trust bundle. Unknown fields
+// are nil or empty.
 type Version struct {
 	Purpose    string     `json:"purpose"`
 	KeyID      string     `json:"keyId"`
@@ -79,7 +80,8 @@ func AddUse(versions []Version, records []ledger.KeyUse) {
 	}
 }
 
-// VersionsOf lists the versions that a process or a file publishes. A file does not say which version signs now.
+// VersionsOf lists the versions that a process or a file publishes. Which version signs is unknown for a file, because
+// it may have changed.
 func VersionsOf(at string, roles []daemon.RoleDocument) []Version {
 	_, isFile := PublishedFile(at)
 	var all []Version
@@ -167,7 +169,8 @@ func ReadBooks(registry, bundle string, now time.Time) (*Books, error) {
 	return books, nil
 }
 
-// Complete adds the bundle's word to published versions, and the other versions of the bundle and of its history.
+// Complete adds the bundle's word to the versions that processes publish, and the other versions of the bundle and of
+// its history.
 func (b *Books) Complete(published []Version) []Version {
 	certified := make(map[string]evidence.Certified)
 	for _, c := range b.trust.Certified() {

@@ -14,7 +14,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// A key version needs a certificate until its signatures have expired. Else each rotation would make the bundle larger.
+// A key version needs a certificate while it signs, and until its signatures have expired. Otherwise each rotation
+// would make the bundle larger.
 const (
 	// A version gets no certificate once a later one has been certified for superseded, or supersededMany if the key
 	// has more than manyVersions: no signature of a post is valid for so long.

@@ -45,7 +45,8 @@ type Client struct {
 	http  *http.Client
 }
 
-// maxAnswer bounds an answer, and an event of a watch, in bytes: etcd's largest objects are six times as large in JSON.
+// maxAnswer bounds an answer, and one event of a watch, in bytes. An object of 1.5 MiB, which is as large as etcd
+// takes, can have six times as many as JSON.
 const maxAnswer = 16 << 20
 
 const requestTimeout = 30 * time.Second

@@ -118,7 +118,8 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (p Pod, err er
 // TokenUser is the holder of a pod's token, as the API server says.
 type TokenUser struct{ Namespace, ServiceAccount, Pod, PodUID string }
 
-// ReviewToken returns the pod whose token for an audience this is. ok is false if it is none, or is no longer known.
+// ReviewToken returns the pod whose token for an audience this is. ok is false if the API server does not know the
+// token any more, or it is another's.
 func (c *Client) ReviewToken(ctx context.Context, token, audience string) (u TokenUser, ok bool, err error) {
 	var review struct {
 		Status struct {

@@ -19,7 +19,8 @@ var CAVariables = []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_
 // passed are the launcher's variables that an agent gets by default. Others may be secrets of the operator.
 var passed = []string{"PATH", "LANG", "LANGUAGE", "TZ", "TERM"}
 
-// environment adds the run's own variables and the operator's named ones. Neither can change the proxy and the CA.
+// environment returns the environment of an agent: own are the variables of its run, named those of the operator.
+// Neither can change the proxy and the CA.
 func environment(own, named []string, proxyURL, caFile string) []string {
 	var env []string
 	for _, kv := range os.Environ() {

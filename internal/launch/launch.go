@@ -22,7 +22,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// DefaultUID is the user of an agent without namespaces that root starts, if no other user is named.
+// DefaultUID is the user of an agent without namespaces that root starts, if neither the command line nor the
+// configuration names one.
 const DefaultUID = 65534
 
 // Values of Options.UID that are not user ids.

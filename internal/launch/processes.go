@@ -23,7 +23,8 @@ func runProcess(cmd *exec.Cmd, stdout, stderr io.Writer) error {
 	if err := errors.Join(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), closeStdin()); err != nil {
 		return err
 	}
-	// The agent could read from a terminal that is its output. os/exec would wait for everyone who holds its pipe.
+	// The agent writes to pipes, because it could read from a terminal that is its output. os/exec would wait for every
+	// process that holds a pipe, even one left behind.
 	out, copied, err := pipes(stdout, stderr)
 	if err != nil {
 		return err
@@ -101,7 +102,8 @@ func reap(ended <-chan os.Signal, done <-chan struct{}, agent int) {
 // killTimeout bounds killOrphans: processes can start new ones meanwhile.
 const killTimeout = 5 * time.Second
 
-// killOrphans kills the processes that the agent left. Their children become this one's, so it repeats.
+// killOrphans kills the processes that the agent left behind. The children of a killed process become this one's, so it
+// repeats until there are none.
 func killOrphans() error {
 	for began := time.Now(); time.Since(began) < killTimeout; {
 		left := children()

@@ -12,7 +12,8 @@ import (
 // The two calls of git's fetch (gitprotocol-http(5)).
 const infoRefs, uploadPack = "/info/refs", "/git-upload-pack"
 
-// fetched returns the path of the git repository that a call fetches, or "". A push begins with the same call.
+// fetched returns the path of the git repository from which a call fetches, or "". The first call of a push looks like
+// that of a fetch.
 func fetched(r ledger.Record) string {
 	end := infoRefs
 	if r.Method == http.MethodPost && r.Carries == "application/x-git-upload-pack-request" {

@@ -38,7 +38,8 @@ func IsUnruled(err error) bool {
 	})
 }
 
-// maxKept bounds the kept calls in bytes; each takes entrySize beside its texts. An agent chooses its paths.
+// maxKept bounds what is kept of different calls of different sessions, in bytes: an agent chooses its paths. An entry
+// takes about entrySize beside its texts.
 const maxKept, entrySize = 128 << 20, 1 << 10
 
 // Calls are the recorded calls that no rule allows.
@@ -103,7 +104,8 @@ func New(judge Judge) *Calls {
 	return &Calls{judge: judge, seen: make(map[string]*seen), unfit: make(map[string]string)}
 }
 
-// Unfit returns the sessions from which nothing is learnt, each with the code of the first hostile sign in it.
+// Unfit returns the sessions from which nothing is learnt, each with the code of the first refused address, repeated
+// credential or broken message in it.
 func (c *Calls) Unfit() map[string]string { return c.unfit }
 
 // Add adds the record of a call.
@@ -133,7 +135,8 @@ func (c *Calls) Add(r ledger.Record) {
 	s.by[r.Session].add(spanOf(r))
 }
 
-// isNameable reports whether a rule can name the call's message, if it has one: an MCP request or a whole document.
+// isNameable reports whether a rule can name the call's message, if it has one: an MCP request, or a GraphQL document
+// of queries or of mutations that has been recorded whole.
 func isNameable(r ledger.Record) bool {
 	if m := r.MCP; m != nil && m.Tool != "" {
 		return (&mcp.Rule{Tools: []string{m.Tool}, Post: true}).Check() == nil

@@ -26,7 +26,8 @@ var (
 	version = pattern.New(`^[vV]?[0-9.]*$`)
 )
 
-// isID reports whether a segment is an id, given the one before it. Words never are: /users/list is not /users/delete.
+// isID reports whether a segment is an id, given the segment before it. Words never are: /users/list and
+// /users/delete differ in meaning, and so may any two names.
 func isID(segment, before string) bool {
 	if !digit.MatchString(segment) || spelt.MatchString(segment) && !numbers.MatchString(segment) {
 		return false // a word, as in hexadecimal "defaced", or words, as in deleteS3Buckets
@@ -57,7 +58,8 @@ func isLiteral(path string) bool {
 	return strings.HasPrefix(path, "/") && !strings.ContainsAny(path, "{}*?#")
 }
 
-// common returns the narrowest template that covers alike templates: {name} where they differ.
+// common returns the narrowest template that covers templates of equal length with the same first and last segments:
+// {name} where they differ.
 func common(templates []string) string {
 	out := strings.Split(templates[0], "/")
 	for _, t := range templates[1:] {

@@ -55,7 +55,8 @@ func (p *Proposal) Open(judge Judge) bool {
 	return slices.ContainsFunc(p.seen, func(s *seen) bool { return IsUnruled(judge(s.whole().call)) })
 }
 
-// Reads returns the rules of a width as egress rules, if a person says so. There is none for GraphQL mutations.
+// Reads returns the rules of a width as egress rules: a person knows that the calls post nothing. There is none for
+// mutations of GraphQL.
 func (p *Proposal) Reads(w Width) (rules []Rule, ok bool) {
 	for _, r := range p.Rules(w) {
 		if r.Match.GraphQL != nil && r.Post {
@@ -187,7 +188,8 @@ func apart(calls []*seen) (groups [][]*seen) {
 	return groups
 }
 
-// fieldsOf returns the fields of GraphQL operations, sorted: at least one, because a rule without fields allows all.
+// fieldsOf returns the fields of GraphQL operations, sorted and unique: at least one, because a rule without fields
+// allows all.
 func fieldsOf(calls []*seen) (fields []string) {
 	for _, s := range calls {
 		for _, o := range s.any().GraphQL {

@@ -56,7 +56,8 @@ type Credential struct {
 
 const fillIn = `# the agent that posts; add credential: {prefix: "Bearer ", file: FILE} if the API needs one`
 
-// YAML returns rules as the configuration has them, marks what a person must fill in, and adds the comments of about.
+// YAML returns rules in the form of the sidecar's configuration. It marks what a person must fill in. about returns a
+// comment about each rule, or nothing.
 func YAML(rules []Rule, about func(i int) string) ([]byte, error) {
 	lists := map[bool]*yaml.Node{}
 	for i, r := range rules {

@@ -29,7 +29,8 @@ func (a Agent) String() string {
 	return fmt.Sprintf("the agent's user %d", a.UID)
 }
 
-// Process observes whether the agent's user reaches the memory of a process of uid, as the same user and root do.
+// Process observes whether the agent's user could reach the memory of a process that runs as uid, as the same user and
+// root can (ptrace, /proc).
 func (a Agent) Process(uid uint32) look.Observation {
 	switch a.UID {
 	case 0:

@@ -114,7 +114,8 @@ func (p *processes) listensIn(l Launch) error {
 	return errors.New("its connections do not come from its own network")
 }
 
-// entered reports whether a process from outside has one of the run's users or groups, or is in its process namespace.
+// entered reports whether a process from outside is in the run: it has one of the run's users or groups, or is in its
+// process namespace.
 func (i *isolation) entered(p *processes, q process, s []status) (bool, error) {
 	for _, thread := range s {
 		if slices.ContainsFunc(thread.users, i.ids.has) || slices.ContainsFunc(thread.groups, i.ids.has) {
@@ -128,7 +129,8 @@ func (i *isolation) entered(p *processes, q process, s []status) (bool, error) {
 	return err == nil && its == i.pidNS, err
 }
 
-// adopted reports whether a process below the run's first one is the child of one that entered and has ended.
+// adopted reports whether a process below the run's first one came from outside: the kernel gives the first process
+// also the children of a process that entered and has ended.
 func (i *isolation) adopted(s []status) bool {
 	return slices.ContainsFunc(s, func(thread status) bool { return thread.filters < i.filters })
 }

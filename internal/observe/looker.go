@@ -28,7 +28,8 @@ var namespaces = []string{"user", "pid", "mnt", "ipc", "net"}
 
 const pidNamespace = 1 // its index
 
-// Answers: noTerminal, ownedBy plus the terminal's owner, a namespace's number, or a negative error number.
+// The answers about standard input: noTerminal, or ownedBy plus the owner of the terminal. For a namespace the answer
+// is its number, for a failure a negative error number.
 const (
 	noTerminal int64 = 0
 	ownedBy    int64 = 1
@@ -135,7 +136,8 @@ func (p *processes) ask(what int32, id int) (got int64, err error) {
 	return got, orGone(err)
 }
 
-// terminal returns the owner of the terminal that is a thread's standard input. errGone: it is closed, or has ended.
+// terminal returns the owner of the terminal that is a thread's standard input. errGone is the error for a closed
+// standard input, and for a thread that has ended.
 func (p *processes) terminal(tid int) (owner uint32, is bool, err error) {
 	got, err := p.ask(askStdin, tid)
 	return uint32(got - ownedBy), err == nil && got != noTerminal, err //nolint:gosec // a user

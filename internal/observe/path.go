@@ -27,7 +27,8 @@ type walk struct {
 	doubt error  // why something could not be judged, the first time
 }
 
-// access returns something that the user can do to p but must not, or else what could not be judged.
+// access returns something that the user can do to p but must not. If there is nothing, doubt says what could not be
+// judged.
 func (a Agent) access(p Path) (found string, doubt error) {
 	path := p.Name
 	if !filepath.IsAbs(path) { // filepath.Abs would remove "..", but what that means after a link only the link says

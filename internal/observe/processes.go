@@ -190,7 +190,8 @@ func ids(to []uint32, line string) ([]uint32, error) {
 	return to, nil
 }
 
-// statuses reads the status of each living thread. An ended first thread does not describe the others.
+// statuses reads the status file of each living thread of a process. The files of a first thread that has ended do not
+// describe the others.
 func (p *processes) statuses(q process) ([]status, error) {
 	tids := []int{q.pid}
 	if q.threads > 1 {
@@ -225,7 +226,8 @@ func (p *processes) statuses(q process) ([]status, error) {
 // process never leaves its run. So of follows no part of a chain of parents twice, even if an agent makes it long.
 type roots map[id][]*Run
 
-// of finds the runs of a process by the processes above it. whole is false if one of these has ended.
+// of finds the runs of a process. It calls parent for each process above it. whole is false if a parent has ended, or
+// its pid belongs to a younger process.
 func (r roots) of(q process, parent func(pid int) (process, error)) (runs []*Run, whole bool) {
 	var way []id
 	for range maxLineage {
@@ -279,7 +281,8 @@ func orGone(err error) error {
 	return err
 }
 
-// printable replaces all but plain ASCII in a command's name, which the process chooses and a log gets.
+// printable replaces everything but plain ASCII in a command's name, which the process chooses: no control characters
+// may get into a log.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r > 0x7e {

@@ -8,7 +8,8 @@ import (
 	"github.com/actionproof/mediator/look"
 )
 
-// Run observes a launcher and all processes below it, for concurrent callers. Findings stay. A nil Run is not observed.
+// Run holds the observations of a launcher and of all processes below it. Findings stay. A nil Run is a session that is
+// not observed. A Run is safe for concurrent use.
 type Run struct {
 	Name     string // id of the event that caused it
 	watch    *Watcher

@@ -16,7 +16,8 @@ import (
 // Period is the time between observations of runs. A process that starts and ends between two of them is not seen.
 const Period = 500 * time.Millisecond
 
-// maxGap is the longest gap between two observations that still covers a run: a starved process observes nothing.
+// maxGap is the longest gap between two observations that still covers a run. A stopped or starved process observes
+// nothing.
 const maxGap = 10 * Period
 
 // Watcher observes the processes of runs. It is safe for concurrent use.
@@ -42,7 +43,8 @@ func NewWatcher(user *uint32, now func() time.Time, found func(*Run, look.Findin
 	return newWatch("/proc", user, now, found)
 }
 
-// UseLooker makes the Watcher ask the looker: this process needs no right to trace others. Call it before Begin.
+// UseLooker makes the Watcher ask the looker process, so that this process needs no right to trace others. Call it
+// before Begin.
 func (w *Watcher) UseLooker(l *LookerClient) {
 	if w.proc != nil {
 		w.proc.looker = l
@@ -124,7 +126,8 @@ func (w *Watcher) rests() bool {
 	return len(w.runs) == 0
 }
 
-// Look observes all runs, once for all who ask meanwhile. The runs record a failure; Look fails only when ctx ends.
+// Look observes all runs. Callers share an observation that starts after their call. The runs record a failed
+// observation; Look fails only when ctx ends.
 func (w *Watcher) Look(ctx context.Context) error {
 	w.mu.Lock()
 	if len(w.runs) == 0 {
@@ -157,7 +160,8 @@ func (w *Watcher) take(done chan struct{}) {
 	close(done)
 }
 
-// look observes every process once. It reads the runs after the processes, which then find a run that has just begun.
+// look observes every process once. It reads the runs after the processes: the processes of a run that has just begun
+// then find their run.
 func (w *Watcher) look() {
 	now := w.now()
 	all, err := w.proc.readAll()
@@ -205,7 +209,8 @@ func (w *Watcher) look() {
 	}
 }
 
-// launched returns the runs whose launcher still runs. It records the end of other launchers, and forgets their runs.
+// launched returns the runs whose launcher still runs. It records the end of the other launchers, and forgets their
+// runs.
 func (w *Watcher) launched() []*Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -47,7 +47,8 @@ const (
 	maxCAs     = 16          // certificates that are kept at once
 )
 
-// Open reads the CA's certificates. It adds one for another key, or if half of the current one's lifetime is over.
+// Open reads the CA's certificates. It adds one if the current one belongs to another key, or half of its lifetime is
+// over.
 func (a *Authority) Open(ctx context.Context) error {
 	var now authority
 	err := a.Store.Edit(ctx, func(dir string) error {
@@ -74,7 +75,7 @@ func (a *Authority) Open(ctx context.Context) error {
 		now = authority{of, all}
 		return err
 	})
-	if err == nil { // else no other replica has a certificate that was made
+	if err == nil { // after a failed edit, no other replica has the new certificate
 		a.now.Store(&now)
 	}
 	return err

@@ -115,7 +115,8 @@ func (r *Registrar) Keep(ctx context.Context, gone func(own string) bool) (ended
 	return ended, err
 }
 
-// Renew signs the certificates of the rules' deployments before they end, for a registrar with the auditor's key.
+// Renew signs the certificates of the rules' deployments with the auditor's key before they end. Only a registrar that
+// has this key can do it.
 func (r *Registrar) Renew(ctx context.Context, auditor keyring.RootKey) error {
 	rules, err := r.Rules()
 	if err != nil {
@@ -158,7 +159,8 @@ func (r *Registrar) Renew(ctx context.Context, auditor keyring.RootKey) error {
 	})
 }
 
-// ends reports whether less than half of a deployment certificate's lifetime is left, by itself and by the manifest.
+// ends reports whether less than half of a deployment certificate's lifetime is left, by its own end and by the
+// manifest's greatest age.
 func (r *Registrar) ends(d *deployment, token string) bool {
 	c, err := evidence.UnverifiedClaims(evidence.DeploymentCertificateKind(), token)
 	if err != nil {

@@ -61,7 +61,8 @@ func (r *Rules) allowed(rule evidence.RegistrarRule, c Caller, roles []daemon.Ro
 	return nil
 }
 
-// endsLike names a rule of the same role for other processes whose ids may end like id, or "". A pod's UID is its own.
+// endsLike names a rule of the same role for other processes whose ids may end like id, or nothing. The UID of a pod is
+// its own.
 func (r *Rules) endsLike(rule evidence.RegistrarRule, id string) string {
 	if rule.ID == "" && rule.Role == evidence.RoleSidecar {
 		return ""

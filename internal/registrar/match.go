@@ -35,7 +35,8 @@ type Caller struct {
 	Pods []Pod
 }
 
-// Refused returns the pods that a refusal is about: those that may be the caller, or the one that has ended.
+// Refused returns the pods that a refusal of the caller is about: those that may be the caller, or the one that it was,
+// of which only namespace and UID are known.
 func (c Caller) Refused() []Pod {
 	of := strings.Split(identity.ID(c.ID).Path(), "/")
 	if c.Pods != nil && len(c.Pods) == 0 && len(of) == 3 && of[0] != "service" {
@@ -60,7 +61,8 @@ func ServiceID(p Pod) string { return "service/" + p.Namespace + "/" + p.Service
 // AgentID returns the path of the id of an agent's pod, whose sidecar is in another pod.
 func AgentID(p Pod) string { return "agent/" + p.Namespace + "/" + p.UID }
 
-// ForPod returns the rule for a pod, or says which of the pod's properties differs from all rules.
+// ForPod returns the rule for a pod. It refuses a pod that no rule allows, and says which of its properties differs
+// from all rules.
 func (r *Rules) ForPod(p Pod) (evidence.RegistrarRule, error) {
 	why := Refuse("namespace", "no rule is for the namespace %s of the pod %s", p.Namespace, p.Name)
 	account := false // whether a rule is for the service account, too

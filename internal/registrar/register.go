@@ -23,9 +23,11 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Store keeps the state of a registrar, or of replicas that share it: the trust bundle with its history and more.
+// Store keeps the state of a registrar, or of replicas that share it: the trust bundle with its history and other
+// files.
 type Store interface {
-	// Edit calls do with the folder of the files, which no replica changes then. It keeps them if Edit returns nil.
+	// Edit calls do with the folder of the files, while no replica changes any. What do has written lasts once Edit
+	// returns nil.
 	Edit(ctx context.Context, do func(dir string) error) error
 	// Read returns a file. It fails with fs.ErrNotExist if there is none.
 	Read(ctx context.Context, name string) ([]byte, error)

@@ -19,7 +19,8 @@ import (
 // rulesFile is the name of the rules in a ConfigMap of the Helm chart.
 const rulesFile = "rules.yaml"
 
-// ReadRendered is [ReadSource] for the output of helm template, with the files in the ConfigMap that has rules.yaml.
+// ReadRendered reads what helm template prints: the files of [ReadSource] are the data of the one ConfigMap that has
+// rules.yaml.
 func ReadRendered(in io.Reader, now time.Time, also ...string) (out evidence.RegistrarRules,
 	manifests []*policy.Manifest, err error) {
 	raw, err := files.ReadAll(in, "what helm template printed", files.MaxInput)

@@ -33,7 +33,8 @@ import (
 	"github.com/actionproof/mediator/signer"
 )
 
-// Source is a file of rules, beside the manifest and the files that it pins: policy.yaml and mediator.yaml.
+// Source is a file of rules as the security team writes it. Beside it are the manifest and the files whose hashes the
+// manifest pins: policy.yaml and mediator.yaml.
 type Source struct {
 	// Serial is a number that each later file raises.
 	Serial int64 `json:"serial"`
@@ -53,7 +54,8 @@ type SourceRevocation struct {
 	Reason string `json:"reason"`
 }
 
-// SourceRule has an id, or a namespace with a service account and digests. It names the manifest by path, not by hash.
+// SourceRule is one rule. It has either an id, or a namespace with a service account and digests. It names the manifest
+// by its path, and not by its hash.
 type SourceRule struct {
 	evidence.RegistrarRule
 	// Deployment is the manifest whose issuers and key ids the process may use. Default manifest.yaml.

@@ -9,7 +9,8 @@ import (
 	"github.com/actionproof/mediator/evidence"
 )
 
-// Trust is what a process needs to verify others: the bundle with its deployment's certificate, and the manifest.
+// Trust is what a process needs to verify the others: the trust bundle with its deployment's certificate, and the
+// manifest of the deployment, both as files.
 type Trust struct {
 	State    string `json:"state"` // identifies the content
 	Bundle   string `json:"bundle"`

@@ -60,7 +60,8 @@ func names(said string) []string {
 	return strings.FieldsFunc(said, func(r rune) bool { return r == ' ' || r == ',' })
 }
 
-// Ask asks for the answers, again after a wrong one. An empty line takes the answer in brackets. It fails at in's end.
+// Ask asks for the answers. An empty line takes the answer in brackets; after a wrong answer it asks again. It fails at
+// the end of in.
 func Ask(in io.Reader, out io.Writer) (a Answers, err error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxAnswer)

@@ -126,7 +126,8 @@ func (s Setup) roots(_ context.Context, a Answers) error {
 	return nil
 }
 
-// publish lets everyone read a file, despite the umask. It follows no link, which another user could have put there.
+// publish lets everyone read a file, regardless of the umask of the administrator's shell. It follows no link, which
+// the registry's and the auditor's users could put in its place.
 func publish(path string) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -223,7 +224,8 @@ func planned[C any, P config.Configuration[C]](plan func(*C) (daemon.Plan, error
 	}
 }
 
-// rights checks each file, gives its secrets to its process's user alone, and tells the registry's units the sockets.
+// rights checks each configuration file, and gives each secret in the folder to the user of its process alone. It tells
+// the units of the registry which sockets the processes have.
 func (s Setup) rights(context.Context, Answers) error {
 	from := make(map[bool]string) // by whether it is the node's
 	for _, p := range processes {

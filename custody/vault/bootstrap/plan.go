@@ -176,7 +176,8 @@ func (o Options) serviceAccounts() ([]step, error) {
 	return steps, nil
 }
 
-// split returns the namespaces and the names of service accounts. Vault admits all their pairs, so all must be meant.
+// split returns the namespaces and the names of service accounts. Vault lets each name of a role in from each of its
+// namespaces, so all these pairs must be meant.
 func split(accounts []string) (namespaces, names []string, err error) {
 	for _, account := range accounts {
 		if !accountName.MatchString(account) {

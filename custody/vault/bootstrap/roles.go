@@ -31,7 +31,8 @@ var Roles = []Role{
 	{"reputation", "appraiser", "appraiser-key"},
 }
 
-// Log has the transparency log's key, which no certificate names. BotAuth has the key that signs requests to APIs.
+// Log has the transparency log's key, which no certificate names. BotAuth has the key that signs requests, and nothing
+// of a record.
 var (
 	Log     = Role{"serve", "transparency_log", "transparency-log-key"}
 	BotAuth = Role{"serve", "web_bot_auth", "web-bot-auth-key"}

@@ -1,2 +1,3 @@
-// Package chain has the commands that export and check a chain of evidence: posts export and open, verify, log audit.
+// Package chain has the commands that take a chain of evidence out and check it: posts export, posts open, verify
+// and log audit.
 package chain

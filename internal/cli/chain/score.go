@@ -44,7 +44,8 @@ func readScore(path string) (archive.Score, error) {
 	return s, nil
 }
 
-// score verifies a score. With the session's receipts, from the file at path, it verifies them and computes it again.
+// score verifies a score. If the session's receipts are here, in a file at path, it verifies them too, and computes the
+// score again.
 func (by *verifier) score(s archive.Score, receipts iter.Seq2[string, error], path string) error {
 	a, err := by.nodes()
 	if err != nil {

@@ -131,7 +131,8 @@ func listPosts(c *cobra.Command, s ledger.Query, from *Reader) error {
 	return err
 }
 
-// jsonArray prints an array as its elements come. Without its end it is no JSON: half a list must not look complete.
+// jsonArray prints an array as its elements come, one a line. Without its end it is no JSON: half a list must not look
+// complete.
 type jsonArray struct {
 	to    io.Writer
 	begun bool

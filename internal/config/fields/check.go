@@ -41,7 +41,8 @@ type Checker interface {
 	Check(key string, f *Findings)
 }
 
-// Check checks what v points to by the tags of its types and by its [Checker]s. It also sets the defaults of tags.
+// Check checks a part of a configuration, to which v points, by the tags of its types, and calls its [Checker]s. It
+// also sets the defaults of tags.
 func (f *Findings) Check(key string, v any) {
 	f.checkValue(key, reflect.ValueOf(v))
 	f.checkUnique(key, reflect.ValueOf(v))

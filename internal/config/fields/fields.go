@@ -79,7 +79,8 @@ func Schema(t reflect.Type) map[string]any {
 	}
 }
 
-// ChangedBound returns the keys that differ and that only a restart applies. A block that one lacks counts as one key.
+// ChangedBound returns the keys that differ between two configurations and that only a restart applies. A block that
+// only one configuration has counts as one key.
 func ChangedBound(running, fresh any) []string {
 	return differing("", reflect.ValueOf(running), reflect.ValueOf(fresh))
 }

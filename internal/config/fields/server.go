@@ -48,7 +48,8 @@ func (p Plain) at(host string) bool {
 	return p == Anywhere || p == Loopback && err == nil && a.IsLoopback()
 }
 
-// Authorities reads a PEM file of authorities and adds the system's. Without a path it returns nil: the system's alone.
+// Authorities reads a PEM file of authorities, and returns them with the system's; nil without a path, for the system's
+// alone.
 func (f *Findings) Authorities(key, path string) *x509.CertPool {
 	if path == "" {
 		return nil

@@ -64,7 +64,8 @@ type TrustFollower struct {
 	until    atomic.Int64 // when the deployment certificate ends, in Unix seconds
 }
 
-// readTrust reads the bundle once, with the certificate of the manifest behind strict. Without a manifest it is nil.
+// readTrust reads the bundle once. It must hold the auditor's certificate of the manifest behind strict. Without a
+// manifest it returns nil.
 func (p *Process) readTrust(c config.Trust, strict *policy.Strict) (*TrustFollower, error) {
 	raw, err := files.Read(c.Bundle)
 	if err != nil {
@@ -129,7 +130,8 @@ func (s *TrustFollower) follow(raw []byte, replaced bool) {
 	}
 }
 
-// trustFollowers makes the current trust follow the bundle, and earlier ones that still judge posts.
+// trustFollowers makes several trusts follow the bundle: that of the current configuration, and those of earlier ones
+// that still judge posts.
 type trustFollowers struct {
 	mu     sync.Mutex // guards stores
 	stores []*TrustFollower

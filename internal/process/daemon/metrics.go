@@ -10,7 +10,8 @@ import (
 	"github.com/actionproof/mediator/internal/keystore"
 )
 
-// stateCollector makes metrics of trust, keys and Vault without asking a custody, which logs questions. Unix seconds.
+// stateCollector makes the metrics about trust, keys and Vault from the process's state, so a scrape leaves no line in
+// a custody's audit log. Times are in Unix seconds.
 type stateCollector struct{ p *Process }
 
 var (

@@ -22,10 +22,12 @@ type Observer struct {
 	Paths []observe.Path // the agent must not change them, nor read secret ones
 }
 
-// lookTimeout bounds the observations for a caller that waits, startTimeout those at the start: a custody may be busy.
+// lookTimeout bounds the observations for a caller that waits. At the start startTimeout does: a busy custody answers
+// late what refuses the start.
 const lookTimeout, startTimeout = 2 * time.Second, 30 * time.Second
 
-// Observe makes each observation once. A custody's answer counts for maxAge, because the custody logs questions.
+// Observe makes each observation once, those of all keys at the same time. A custody's answer counts for maxAge,
+// because each question leaves lines in its audit log.
 func (o *Observer) Observe(ctx context.Context, maxAge time.Duration) []look.Observation {
 	return o.within(ctx, lookTimeout, maxAge)
 }
@@ -67,7 +69,8 @@ func (o *Observer) ofAgent() (all []look.Observation) {
 	return all
 }
 
-// CheckStart refuses the start if an observation contradicts a control. The custody has answered when the keys opened.
+// CheckStart makes each observation once, and refuses the start if one contradicts a control. It reuses what the custody
+// reported when the keys were opened.
 func (o *Observer) CheckStart(ctx context.Context) error {
 	return holds(o.within(ctx, startTimeout, startTimeout))
 }
@@ -81,7 +84,8 @@ func holds(all []look.Observation) error {
 	return nil
 }
 
-// observations answers GET /v1/looks, whose answers may be maxAge old, and GET /v1/layers, the confinement.
+// observations answers GET /v1/looks with the observations of this process, and GET /v1/layers with its confinement.
+// Without the parameter maxAge, all observations are made now.
 func (p *Process) observations(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/looks", wire.Answer(func(r *http.Request) ([]look.Observation, error) {
 		maxAge, _ := time.ParseDuration(r.URL.Query().Get("maxAge")) // 0 if it is none

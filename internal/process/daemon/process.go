@@ -66,7 +66,8 @@ type Process struct {
 	waiting atomic.Pointer[string]
 }
 
-// New opens the custody, reads the TLS certificate, and makes SIGHUP reload the process. The caller closes the Keys.
+// New opens the custody and reads the TLS certificate of a process, and makes SIGHUP reload the process. The caller
+// closes the Keys.
 func New(ctx context.Context, log *zap.Logger, c config.Process) (*Process, error) {
 	p := &Process{Log: log, Metrics: NewMetrics()}
 	p.Reloader = NewReloader(log, p.Metrics)
@@ -125,7 +126,8 @@ func (p *Process) Open(context.Context) error        { return nil }
 func (p *Process) ReadSecrets(context.Context) error { return nil }
 func (p *Process) Close()                            {}
 
-// NewMetrics makes a registry with every process's metrics. go_gc_heap_live_bytes shows a leak best.
+// NewMetrics makes a registry with the metrics of every process. go_gc_heap_live_bytes, the heap after the last garbage
+// collection, shows a leak best.
 func NewMetrics() *prometheus.Registry {
 	live := collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile(`^/gc/heap/live:bytes$`)}
 	r := prometheus.NewRegistry()
@@ -134,7 +136,8 @@ func NewMetrics() *prometheus.Registry {
 	return r
 }
 
-// checkBound refuses a fresh configuration, with its trust, that needs a restart: other bound keys or roots.
+// checkBound refuses a fresh configuration that needs a restart: other bound keys, or other content of their files.
+// trust is the trust of the fresh configuration.
 func (p *Process) checkBound(running, fresh any, trust config.Trust) error {
 	keys := fields.ChangedBound(running, fresh)
 	others, err := p.changedRoots(trust)

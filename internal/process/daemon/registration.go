@@ -241,7 +241,8 @@ func (r *registration) write(ctx context.Context, t trust) error {
 	return nil
 }
 
-// reload makes this process use each delivered manifest, once it may: a sidecar waits for its control plane.
+// reload makes this process use each delivered manifest. It tries again until it may: a sidecar uses no manifest by
+// which the control plane does not decide yet.
 func (r *registration) reload(ctx context.Context) {
 	var again <-chan time.Time
 	pause := registrarPause

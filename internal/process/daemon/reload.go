@@ -170,13 +170,15 @@ func (r *Reloader) serve(w http.ResponseWriter, req *http.Request) {
 	wire.Write(w, c, err)
 }
 
-// Handle answers POST /v1/reload, for root and this process's user, and the probes. ready says why it is not ready.
+// Handle answers POST /v1/reload, for root and the user of this process, /healthz, /startupz and /readyz. ready says
+// why the process is not ready.
 func (r *Reloader) Handle(mux *http.ServeMux, ready Check) {
 	mux.HandleFunc("POST /v1/reload", r.serve)
 	r.health(mux, ready)
 }
 
-// health answers /healthz, /startupz (it has a configuration) and /readyz (its callers would not be refused now).
+// health answers /healthz, /startupz (the process has its first configuration) and /readyz (its callers would not be
+// refused now).
 func (r *Reloader) health(mux *http.ServeMux, ready Check) {
 	mux.HandleFunc("GET /healthz", wire.Answer(func(*http.Request) (map[string]bool, error) {
 		return map[string]bool{"healthy": true}, nil

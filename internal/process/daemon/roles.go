@@ -88,7 +88,8 @@ func (p *Process) AddRole(purpose string, k config.SigningKey) (*signer.Rotation
 	return key, nil
 }
 
-// openKeys opens all keys and observes them. It comes last before the process listens: a login uses up a secret id.
+// openKeys opens the keys of all roles and makes each observation once. It is the last step before the process listens,
+// because a login uses up a wrapped secret id.
 func (p *Process) openKeys(ctx context.Context) error {
 	if err := p.Keys.Open(ctx); err != nil {
 		return err
@@ -130,10 +131,12 @@ type RolesState struct {
 	State string `json:"state"`
 }
 
-// RolesWait bounds a request that waits for another state. rolesPoll is the pause between looks at the custody.
+// RolesWait bounds a request that waits for another state. rolesPoll is the pause between checks: a custody does not
+// report new versions.
 const RolesWait, rolesPoll = time.Minute, time.Second
 
-// nextState returns the state of the roles once it is not known, ctx or the process ends, or RolesWait is over.
+// nextState waits until the state of the roles is not known, until ctx or the process ends, or for RolesWait. It
+// returns the state.
 func (p *Process) nextState(ctx context.Context, known string) (RolesState, error) {
 	ctx, cancel := endpoint.UntilEnding(ctx)
 	defer cancel()

@@ -25,7 +25,8 @@ import (
 type Service[C any] interface {
 	// Plan plans a configuration: the first one, and the one of each reload.
 	Plan(c *C) (Plan, error)
-	// Roles keeps the process and its first configuration, and makes the signers, whose keys sign nothing yet.
+	// Roles keeps the process and its first configuration, and makes the signers of its roles. Their keys sign nothing
+	// yet.
 	Roles(p *Process, first *C) error
 	// Open opens files and databases, before the process confines itself.
 	Open(ctx context.Context) error

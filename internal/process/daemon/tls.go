@@ -68,7 +68,8 @@ func (p *Process) admitting(e config.Endpoint, tokens config.Tokens, next http.H
 		caller, err := p.callerOf(e, tokens, r)
 		if err != nil {
 			log.Warn("request refused", zap.String("caller", caller.ID), zap.Error(err))
-			// net/http would wait for more of the request, so a stranger could hold the connection.
+			// net/http would wait for the rest of the body and for the next request, so a stranger could hold the
+			// connection.
 			w.Header().Set("Connection", "close")
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(strangerTimeout))
 			problem.Write(w, err)

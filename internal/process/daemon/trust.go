@@ -32,7 +32,8 @@ func (p *Process) WaitFor(ctx context.Context, what string, paths []string, try 
 	})
 }
 
-// checkFiles refuses a start that present files would end after the keys are open. It skips files that may come.
+// checkFiles refuses a start that the present files would end later, after the keys are open. It skips files that the
+// process would wait for.
 func (p *Process) checkFiles(plan Plan) error {
 	if err := holds(p.Observer.Load().ofAgent()); err != nil {
 		return err
@@ -59,7 +60,8 @@ type Deployment struct {
 }
 
 // WaitForDeployment waits for the files of the deployment, one after the other, and makes the roles sign by the trust
-// bundle. A process that verifies reads its trust after that, so it accepts its own signatures.
+// bundle. Before the first start the security team has no keys to certify. A process that verifies reads its trust after
+// that, so it accepts its own signatures.
 func (p *Process) WaitForDeployment(ctx context.Context, plan Plan) (d Deployment, err error) {
 	c := plan.Trust
 	for _, file := range []struct {

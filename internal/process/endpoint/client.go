@@ -19,7 +19,8 @@ func Client(p config.Peer, id *identity.Identity) (*http.Client, string) {
 	return ClientSending(p, id, nil)
 }
 
-// ClientSending is Client, but sends a descriptor, unless nil, when it connects to a unix socket.
+// ClientSending is Client for a client that sends a descriptor with the first bytes of each connection to a unix
+// socket. A nil file sends none.
 func ClientSending(p config.Peer, id *identity.Identity, file *os.File) (*http.Client, string) {
 	d := net.Dialer{Timeout: 30 * time.Second}
 	dial := d.DialContext

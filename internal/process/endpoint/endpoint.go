@@ -96,7 +96,8 @@ func isStale(path string) (bool, error) {
 	return false, fmt.Errorf("another process listens on %s: end it, or name another socket", path)
 }
 
-// ListenTLS opens a TCP address for everyone, over TLS alone. Until ctx ends, group follows the certificate's files.
+// ListenTLS opens a TCP address that speaks only TLS, for everyone. Until ctx ends, group follows the files of the
+// certificate and its key, so a renewal needs no restart.
 func ListenTLS(ctx context.Context, group *errgroup.Group, address, certificate, key string,
 	log *zap.Logger) (net.Listener, error) {
 	s, err := identity.LoadServer(certificate, key)

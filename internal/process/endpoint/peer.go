@@ -38,7 +38,8 @@ func (l *peerListener) Accept() (net.Conn, error) {
 	}
 }
 
-// peerOfConn returns the process that made a connection. Its pid is 0 outside this process's pid namespace.
+// peerOfConn returns the process that made a connection (SO_PEERCRED). Its pid is 0 if it is outside this process's pid
+// namespace.
 func peerOfConn(c net.Conn) (peer unix.Ucred, err error) {
 	return peer, control(c, func(fd int) error {
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
@@ -66,7 +67,8 @@ func control(c net.Conn, ask func(fd int) error) error {
 	return cmp.Or(raw.Control(func(fd uintptr) { asked = ask(int(fd)) }), asked)
 }
 
-// InOwnNetwork reports whether a request comes from this process's network namespace: no isolated agent is in it.
+// InOwnNetwork reports whether the sender of a request is in this process's network namespace: no isolated agent is. It
+// returns false over TCP.
 func InOwnNetwork(r *http.Request) bool {
 	c, _ := r.Context().Value(connKey{}).(net.Conn)
 	var network uint64
@@ -97,7 +99,8 @@ func PeerOf(r *http.Request) unix.Ucred {
 	return peer
 }
 
-// checkServer closes a connection to a socket of another user, who may have taken the place of a process that ended.
+// checkServer closes a connection to a socket of another user: in a folder that several users may write, each of them
+// can take the place of a process that has ended.
 func checkServer(c net.Conn, uid *uint32) error {
 	if uid == nil {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
-// CheckPlaces refuses a start that could not listen as the file says (listen_failed): it tries each address.
+// CheckPlaces refuses a start that could not listen as the file says (listen_failed). It opens each address and closes
+// it again.
 func CheckPlaces(file string, places ...fields.Place) error {
 	for _, p := range places {
 		if err := checkPlace(p); err != nil {

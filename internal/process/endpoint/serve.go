@@ -60,7 +60,8 @@ func awaitLeft(open *atomic.Int64) {
 	}
 }
 
-// Serve serves h on l until ctx ends. Then callers of a TCP endpoint may leave, and grace bounds open requests.
+// Serve serves h on l until ctx ends. Then it waits at most grace for open requests, at an endpoint's TCP address after
+// its callers have left.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace time.Duration, log *zap.Logger) error {
 	if b.Connections > 0 {
 		l = newBoundedListener(l, b, log)
@@ -109,7 +110,8 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, b Limits, grace 
 
 type endingKey struct{}
 
-// UntilEnding returns a context that ends with a request's, or when its server begins to end: for requests that wait.
+// UntilEnding returns a context that ends with that of a request, or when its server begins to end: a request that
+// waits must not hold that up.
 func UntilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
 	server, ok := ctx.Value(endingKey{}).(context.Context)
 	ctx, cancel := context.WithCancel(ctx)
@@ -120,7 +122,8 @@ func UntilEnding(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { stop(); cancel() }
 }
 
-// LateHandler answers not_ready until it gets its handler: a process publishes its keys before it can work.
+// LateHandler answers not_ready until it gets its handler. A process publishes its keys before they are certified, and
+// can work only afterwards.
 type LateHandler struct{ h atomic.Pointer[http.Handler] }
 
 // Set sets the handler.

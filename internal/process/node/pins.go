@@ -38,8 +38,8 @@ type shown struct {
 	mu     sync.Mutex // guards all below
 	at     time.Time
 	text   []byte
-	bundle []byte           // that past is of
-	past   evidence.History // that is shown with it
+	bundle []byte           // the last one read
+	past   evidence.History // what its history adds
 	// whole has the key's certificates and all revocation lists of the history's first segments, which never change.
 	whole    evidence.History
 	segments int // in whole

@@ -19,7 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// certifyItself makes the registrar's own certificate in a cluster, and its key, both only in memory.
+// certifyItself makes the certificate by which other processes know the registrar of a cluster, and its key. Both are
+// only in memory.
 func (p *process) certifyItself(ctx context.Context) error {
 	if err := p.authority.Open(ctx); err != nil {
 		return fmt.Errorf("the CA: %w", err)

@@ -200,7 +200,8 @@ func (c *cluster) alive(ctx context.Context) (map[string]bool, error) {
 	return live, nil
 }
 
-// unseen reports whether the watch knows all pods, and none with this UID or service account.
+// unseen reports whether the watch knows no pod with this UID or service account. Until it knows the pods of all
+// namespaces, it reports false.
 func (c *cluster) unseen(own string) bool {
 	rules, err := c.p.Rules()
 	c.mu.Lock()
@@ -217,7 +218,8 @@ func (c *cluster) unseen(own string) bool {
 	return true
 }
 
-// lead signs requests and publishes the CA, until ctx ends. The earlier leader may have made the CA a certificate.
+// lead signs requests and publishes the CA, until ctx ends. The replica that led before may have made the CA another
+// certificate.
 func (c *cluster) lead(ctx context.Context) {
 	open := func() error { return c.p.authority.Open(ctx) }
 	if await.Success(ctx, c.p.Log, retry, "the CA is not read", open) != nil {
@@ -246,7 +248,8 @@ func (c *cluster) lead(ctx context.Context) {
 	work.Wait()
 }
 
-// publishCA publishes the CA as a ClusterTrustBundle, or in the ConfigMap, unless it is published. It returns what is.
+// publishCA publishes the CA's certificates as a ClusterTrustBundle, or for pods with tokens in the ConfigMap, if they
+// differ from those published. It returns what is published.
 func (c *cluster) publishCA(ctx context.Context, published string) string {
 	pem := string(c.p.authority.PEM())
 	var err error

@@ -30,7 +30,8 @@ func (p *process) refuse(c registrar.Caller, err error) {
 	}
 }
 
-// refuseRules notes in log and metric that new rules do not count. Refused ones also get an Event about this pod.
+// refuseRules notes that new rules are refused, or cannot be read, in log and metric. Refused ones also get an Event
+// about this registrar's own pod.
 func (p *process) refuseRules(err error) {
 	p.refuse(registrar.Caller{}, err)
 	var refused *registrar.Refusal

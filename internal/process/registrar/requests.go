@@ -17,7 +17,8 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// registerTimeout bounds a registration, whose signatures may wait; trustWait a request that waits for another trust.
+// registerTimeout bounds a registration: many can wait for the same signatures. trustWait bounds a request that waits
+// for another trust.
 const registerTimeout, trustWait = 30 * time.Second, 20 * time.Second
 
 // public answers the processes that the rules name.
@@ -117,7 +118,8 @@ func (p *process) end(id string) {
 	}
 }
 
-// caller returns who sent a request. It refuses one whose certificate has ended since it connected, or without a rule.
+// caller returns who sent a request, and refuses a caller that no rule allows. Its certificate must be valid now: a
+// connection can outlive it.
 func (p *process) caller(r *http.Request) (registrar.Caller, error) {
 	id, err := p.own.Peer(r.TLS)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/actionproof/mediator/internal/wire"
 )
 
-// certificates gives a pod its first TLS certificate for a token, on clusters without PodCertificateRequests.
+// certificates gives a pod its TLS certificate for its service account token, on clusters without
+// PodCertificateRequests. The caller has no certificate yet.
 func (p *process) certificates(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		CSR []byte `json:"csr"` // DER
@@ -45,7 +46,8 @@ func (p *process) certificates(w http.ResponseWriter, r *http.Request) {
 	}{chain, string(p.authority.PEM())}, err)
 }
 
-// exchange returns the certificate for a token, which must come from its own pod's address. It completes pod.
+// exchange returns the certificate for a token, which only its own pod can use: a token that was stolen comes from
+// another address. It completes pod.
 func (c *cluster) exchange(ctx context.Context, token, from string, csr []byte, pod *registrar.Pod) (string, error) {
 	user, ok, err := c.api.ReviewToken(ctx, token, c.audience)
 	if err != nil {

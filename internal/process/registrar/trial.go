@@ -15,7 +15,8 @@ import (
 	"github.com/actionproof/mediator/internal/registrar"
 )
 
-// makeRoots makes missing root keys of a trial in the state folder, and writes the public ones that are pinned.
+// makeRoots makes the root keys of a trial in the state folder, unless they are there, and writes their public halves
+// where the configuration pins them.
 func (p *process) makeRoots() error {
 	p.Log.Warn("THIS IS A TRIAL: the registrar holds both root keys and follows unsigned rules, so its certificates " +
 		"prove nothing to anyone else")

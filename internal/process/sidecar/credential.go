@@ -25,7 +25,8 @@ type credentials struct {
 	byRule map[string]*credential.Credential
 	// inVault tries what the credentials need of Vault, by its description. It needs a login: see read.
 	inVault map[string]func(context.Context) error
-	// tokens are the sources of tokens, by configuration. Rules share one, and a reload keeps it: for refresh tokens.
+	// tokens are the sources of tokens, by their configuration. Rules can share one, and a reload keeps it: a refresh
+	// token is used once.
 	tokens map[string]credential.Source
 	// secrets are the secrets in Vault, by path and version. Rules can share one. A reload keeps those with a lease.
 	secrets map[string]*vault.Secret

@@ -192,7 +192,8 @@ func (d *deployment) contradictions() (n int) {
 	return n
 }
 
-// openDeployment observes the deployment for a new snapshot. Earlier contradictions stay until they are seen mended.
+// openDeployment observes the deployment for the first time for a snapshot. Earlier contradictions stay until an
+// observation shows that they are mended.
 func (p *sidecar) openDeployment(ctx context.Context, s *snapshot) *deployment {
 	d := &deployment{
 		own: s.Observer, manifest: s.Manifest, log: p.Log, peers: p.admin.Peers, none: p.sessions.None,

@@ -19,7 +19,8 @@ import (
 	"github.com/actionproof/mediator/ledger/sqlite"
 )
 
-// openLedger opens the ledger, unless it has replaced the last one of this sidecar. logged, ended: see openStore.
+// openLedger opens the ledger, and returns its further parts too. It refuses one that replaced the last one of this
+// sidecar. logged and ended are as for openStore.
 func openLedger(ctx context.Context, c *config.Sidecar, logged, ended func(), log *zap.Logger) (*ledger.Watched, store,
 	error) {
 	_, known, err := ledger.LastSeen(markFile(c))
@@ -85,7 +86,8 @@ type sharedLedger struct {
 // Close closes the ledger and releases the name.
 func (s sharedLedger) Close() error { return errors.Join(s.store.Close(), s.held.Close()) }
 
-// forgetfulness covers the longest life of an artifact that the lost ledger may have seen, and a minute of clock skew.
+// forgetfulness is the time in which an accepted ledger refuses keys: the longest life of an artifact that the other
+// ledger may have seen, and a minute for clocks that differ.
 const forgetfulness = 11 * time.Minute
 
 // AcceptedLedger says which ledger was accepted.
@@ -139,7 +141,8 @@ func AcceptLedger(ctx context.Context, path, reason string) (a AcceptedLedger, e
 	return a, ledger.Note(markFile(c), found)
 }
 
-// becomeOwner makes root's process one of the folder's owner for good: the sidecar has to open the files that it makes.
+// becomeOwner makes root's process one of the folder's owner for good. Otherwise the sidecar could not open the files
+// that the process makes there.
 func becomeOwner(folder string) error {
 	info, err := os.Stat(folder)
 	if err != nil {
@@ -154,7 +157,8 @@ func becomeOwner(folder string) error {
 
 const prunePeriod = 10 * time.Minute
 
-// prune removes what is old, until ctx ends. After a jump of the clock it goes by the time before, which may be right.
+// prune removes what is old from the ledger, until ctx ends. After the clock has jumped ahead, it goes by the time
+// before: if the jump was wrong, all records would be lost.
 func prune(ctx context.Context, record ledger.Store, now func() time.Time, log *zap.Logger) {
 	last := now()
 	for range every.Tick(ctx, prunePeriod) {

@@ -65,7 +65,8 @@ func (s *snapshot) UpstreamProxy(ctx context.Context) *admin.UpstreamProxy {
 	return shown
 }
 
-// witnessClient makes the client for the log's witnesses, whose addresses may be private.
+// witnessClient makes the client for the log's witnesses, whose addresses may be private. Package translog bounds its
+// requests.
 func (p *sidecar) witnessClient() *http.Client {
 	dial := (&net.Dialer{Timeout: 5 * time.Second}).DialContext
 	if proxy := p.upstreamProxy(p.config); proxy != nil && p.config.TransparencyLog.Accepts != nil {

@@ -78,7 +78,8 @@ func (p *sidecar) checkHosts(c *config.Sidecar) error {
 	return nil
 }
 
-// checkManifest refuses a manifest that pins another environment, or does not allow this runtime and its roles.
+// checkManifest refuses a manifest under which every post would be refused: it pins another environment, or does not
+// allow this process's runtime or roles.
 func (p *sidecar) checkManifest(c *config.Sidecar, environment string, strict *policy.Strict) error {
 	return cmp.Or(strict.CheckEnvironment(environment), strict.CheckRuntime(p.name), p.CheckAllowed(strict, c.Audience),
 		c.CheckCeiling(strict.EgressCeiling))
@@ -179,7 +180,8 @@ func (s *snapshot) destination() func(context.Context, upstream.Target, netip.Ad
 	return s.transport.CheckDestination
 }
 
-// activate switches to a snapshot. Calls in flight keep theirs, whose trust follows the bundle while it is needed.
+// activate switches to a snapshot by storing one pointer. Calls in flight keep their own snapshot, whose trust follows
+// the bundle until the last of them must have its evidence.
 func (p *sidecar) activate(next *snapshot) {
 	var watched context.Context
 	watched, next.stop = context.WithCancel(p.life)

@@ -98,7 +98,8 @@ func (p *source) Begin(ctx context.Context, group *errgroup.Group) (http.Handler
 	return mux, nil
 }
 
-// listenWebhooks opens the address for webhooks. group follows the certificate, if there is one, until ctx ends.
+// listenWebhooks opens the address for webhooks. If they arrive over HTTPS, group follows the certificate until ctx
+// ends.
 func (p *source) listenWebhooks(ctx context.Context, group *errgroup.Group) (net.Listener, error) {
 	c := p.config
 	if c.TLSCertificate == "" {
