@@ -43,8 +43,8 @@ type Streamed struct {
 
 	reading sync.Mutex // one reader at a time: an HTTP/2 body of net/http bears only one
 	mu      sync.Mutex // guards all below; the transport has its own goroutine
-	set     bool       // no read sets the deadline any more
-	left    bool       // nothing does
+	set     bool       // reads no longer set the deadline
+	left    bool       // nothing may set it: the handler returns
 	err     error
 	read    int64
 }

@@ -63,7 +63,7 @@ func boundLast(ctx context.Context, w http.ResponseWriter) (lift func()) {
 	})
 	return func() {
 		if !stop() {
-			<-done // after the handler, one over HTTP/2 would end the process, and one over HTTP/1 be the next call's
+			<-done // a deadline set after the handler would end the process over HTTP/2, and hit the next call over HTTP/1
 			_ = c.SetWriteDeadline(time.Time{})
 		}
 	}
