@@ -142,9 +142,13 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 }
 
-// Ready returns nil, or why nothing can be stored now.
+// Ready returns nil, or why nothing can be stored now. It counts itself, because an empty transaction needs no room on a
+// full disk.
 func (s *Service) Ready(ctx context.Context) error {
-	return s.store.db.Write(ctx, writing, func(db.Tx) error { return nil })
+	return s.store.db.Write(ctx, writing, func(tx db.Tx) error {
+		_, err := tx.Exec(countUse, "", "")
+		return err
+	})
 }
 
 func (s *Service) Close() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -212,4 +214,24 @@ func TestASourceThatFails(t *testing.T) {
 			t.Errorf("the service ended with %v", err)
 		}
 	}, sourced(failing{io.ErrUnexpectedEOF}))
+}
+
+// TestReady: the service is ready as long as it can store something.
+func TestReady(t *testing.T) {
+	dir := t.TempDir()
+	fill, empty := check.SmallDisk(t, dir, "1m")
+	k := newKit(t, func(o *trigger.Options) { o.Path = filepath.Join(dir, "events.db") })
+	report := func() error {
+		return second(k.Report(t.Context(), evidence.TriggerUnknown, evidence.MethodManual, "cli", nil))
+	}
+	check.Must(t, report(), k.Ready(t.Context()))
+	fill()
+	var err error
+	for n := 0; err == nil && n < 1000; n++ { // the write-ahead log may have room
+		err = report()
+	}
+	check.WantCode(t, err, "ledger_unavailable", "full")
+	check.WantCode(t, k.Ready(t.Context()), "ledger_unavailable", "full")
+	empty()
+	check.Must(t, report(), k.Ready(t.Context()))
 }

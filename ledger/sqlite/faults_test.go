@@ -18,20 +18,6 @@ import (
 	"github.com/actionproof/mediator/test/ledgertest"
 )
 
-func tmpfs(t *testing.T, size string) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		t.Fatalf("mount a file system: %v: run the tests as root", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
-}
-
 func numbered(n int) (ledger.Record, ledger.Key) {
 	id := fmt.Sprintf("post_%06d", n)
 	return ledger.Record{ID: id, Flow: "post", Started: ledgertest.Now()},
@@ -66,14 +52,9 @@ func wantPosts(t *testing.T, l *sqlite.Ledger, n int, state ledger.State) {
 
 // A refused post leaves nothing, the others everything, and the ledger goes on once there is room.
 func TestDiskFull(t *testing.T) {
-	dir := tmpfs(t, "1m")
+	dir := t.TempDir()
+	fill, empty := check.SmallDisk(t, dir, "1m")
 	l := open(t, dir)
-	filler := filepath.Join(dir, "filler")
-	fill := func() {
-		if err := os.WriteFile(filler, bytes.Repeat([]byte{1}, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
-			t.Fatalf("the disk is not full: %v", err)
-		}
-	}
 	last := 0
 	for range 3 {
 		p, k := numbered(last)
@@ -88,7 +69,7 @@ func TestDiskFull(t *testing.T) {
 		p, _ = numbered(0)
 		p.State, p.Reason = ledger.StateForwarded, strings.Repeat("long ", 10000)
 		wantUnavailable(t, l.Finish(context.Background(), p), "full")
-		remove(t, filler)
+		empty()
 	}
 	check.Must(t, l.Close())
 	wantPosts(t, open(t, dir), last, ledger.StateIndeterminate)
@@ -96,16 +77,14 @@ func TestDiskFull(t *testing.T) {
 
 // The check of a watched ledger fails while its disk is full.
 func TestCheckedOnFullDisk(t *testing.T) {
-	dir := tmpfs(t, "1m")
+	dir := t.TempDir()
+	fill, empty := check.SmallDisk(t, dir, "1m")
 	l := open(t, dir)
 	w, err := ledger.Watch(t.Context(), l, filepath.Join(dir, "mark.json"), func(error) {})
 	check.Must(t, err)
 	t.Cleanup(func() { w.Close() })
 	check.Must(t, w.Consume(t.Context()))
-	filler := filepath.Join(dir, "filler")
-	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
+	fill()
 	for n := 0; err == nil; n++ {
 		p, k := numbered(n)
 		err = w.Begin(t.Context(), p, k)
@@ -119,12 +98,13 @@ func TestCheckedOnFullDisk(t *testing.T) {
 		return err
 	}
 	wantUnavailable(t, wait(true), "no space")
-	remove(t, filler)
+	empty()
 	check.Must(t, wait(false))
 }
 
 func TestReadOnlyFileSystem(t *testing.T) {
-	dir := tmpfs(t, "4m")
+	dir := t.TempDir()
+	check.SmallDisk(t, dir, "4m")
 	l := open(t, dir)
 	p, k := numbered(0)
 	check.Must(t, l.Begin(context.Background(), p, k), l.Close())

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -79,6 +81,22 @@ func Together(t testing.TB, n int, f func(i int) error, allowed ...error) int {
 func IsTimeout(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) && n.Timeout()
+}
+
+// SmallDisk mounts a disk of a size such as 1m at dir until the test ends. fill fills it, and empty makes room again.
+func SmallDisk(t testing.TB, dir, size string) (fill, empty func()) {
+	t.Helper()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size="+size); err != nil {
+		t.Fatalf("mount a file system: %v: run the tests as root", err)
+	}
+	t.Cleanup(func() { Must(t, syscall.Unmount(dir, syscall.MNT_DETACH)) })
+	filler := filepath.Join(dir, "filler")
+	fill = func() {
+		if err := os.WriteFile(filler, make([]byte, 4<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("the disk is not full: %v", err)
+		}
+	}
+	return fill, func() { Must(t, os.Remove(filler)) }
 }
 
 // AwaitTracer waits until the process pid is traced. It is for gdb, which says nothing that could be waited for once it

@@ -126,15 +126,10 @@ func auditDisk(v *vaultRig) string { return v.In("audit") }
 func fillAudit(t *testing.T, v *vaultRig, _ func() bool) {
 	disk := auditDisk(v)
 	check.Must(t, os.Mkdir(disk, 0o700))
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
-		t.Fatalf("mounting a small disk (%v): run the tests as root", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	fill, _ := check.SmallDisk(t, disk, "1m")
 	v.vault.Write(t, "sys/audit/file",
 		map[string]any{"type": "file", "options": map[string]string{"file_path": disk + "/audit.log"}})
-	if err := os.WriteFile(disk+"/filler", make([]byte, 2<<20), 0o600); err == nil {
-		t.Fatal("2 MiB fit on the disk")
-	}
+	fill()
 }
 
 func emptyAudit(t *testing.T, v *vaultRig) {

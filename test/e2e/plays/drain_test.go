@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,22 +146,8 @@ func await(t *testing.T, happened <-chan struct{}) {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	r := prepareCrashRig(t, kit.Self(t), "")
-	state := r.In("state")
-	if err := syscall.Mount("tmpfs", state, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
-		t.Fatalf("mount a file system: %v: run the tests as root", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(state, 0); err != nil {
-			t.Error(err)
-		}
-	})
+	fill, room := check.SmallDisk(t, r.In("state"), "2m")
 	r.startUntilEnd(t)
-	fill := func() {
-		if err := os.WriteFile(r.In("state/filler"), make([]byte, 2<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
-			t.Errorf("the disk is not full: %v", err)
-		}
-	}
-	room := func() { check.Must(t, os.Remove(r.In("state/filler"))) }
 	nothing := func() {}
 	r.holdWith(func(req *http.Request, w http.ResponseWriter) {
 		_, _ = io.Copy(io.Discard, req.Body)
