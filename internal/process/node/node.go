@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"time"
 
+	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/process/daemon"
 	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/wire"
@@ -29,6 +31,7 @@ import (
 // process is the running node. A reload replaces its owners and the believed hosts.
 type process struct {
 	*daemon.Process
+	strangers  *zap.Logger        // for lines that strangers cause
 	version    string             // of the program
 	config     *config.Reputation // as read at the start
 	score      *signer.Issuer[autonomy.Claims]
@@ -65,7 +68,7 @@ func (*process) Plan(c *config.Reputation) (daemon.Plan, error) { return Plan(c)
 
 // Roles makes the signers. All use the appraiser's key.
 func (p *process) Roles(process *daemon.Process, c *config.Reputation) error {
-	p.Process, p.config = process, c
+	p.Process, p.config, p.strangers = process, c, flood.Logger(process.Log)
 	role := p.config.Keys.Appraiser
 	key, err := p.AddRole(autonomy.Kind.Purpose, role.SigningKey)
 	if err != nil {

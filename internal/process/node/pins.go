@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/archive"
@@ -86,7 +88,9 @@ func (p *process) readPins() ([]byte, error) {
 		s.bundle = nil
 		if s.past, err = s.earlier(c.Bundle, b.History, role.Key); err == nil {
 			s.bundle = raw
-		} // else newer tokens can still be verified
+		} else { // newer tokens can still be verified
+			p.strangers.Error("the history of the trust bundle is not shown", zap.Error(err))
+		}
 	}
 	b.History = nil // most of its files are not shown
 	out.Bundle, out.History = b, p.shown.past

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	jose "github.com/go-jose/go-jose/v4"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/evidence"
@@ -124,6 +126,13 @@ func TestPins(t *testing.T) {
 	certify()
 	if got, of := judge(old, true), judge(later, true); got != "revoked" || of != "good" {
 		t.Errorf("after a revocation: %s, and by the key's next version %s", got, of)
+	}
+	core, lines := observer.New(zap.ErrorLevel)
+	p.strangers, p.shown = zap.New(core), shown{}
+	check.Must(t, os.WriteFile(archive.SegmentFile(files.Bundle, 1), []byte("{"), 0o600))
+	latest := k.Reputation(t, k.Agent(t), 3, 50)
+	if got, of := judge(latest, true), judge(later, true); got != "good" || of == "good" || lines.Len() == 0 {
+		t.Errorf("without its history: a new token %s, an old one %s, %d lines logged", got, of, lines.Len())
 	}
 }
 
