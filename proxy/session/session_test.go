@@ -38,8 +38,11 @@ func TestSessions(t *testing.T) {
 	s := session.NewSet(time.Now)
 	session, password, err := s.Open(trigger.Event{ID: "evt_1"}, "worker-1", nil)
 	check.Must(t, err)
-	if got, err := s.Find(basic(session.ID, password)); err != nil || got != session {
-		t.Errorf("got %v, %v", got, err)
+	credentials := basic(session.ID, password)
+	for _, header := range []string{credentials, "b" + credentials[1:], strings.Replace(credentials, " ", "   ", 1)} {
+		if got, err := s.Find(header); err != nil || got != session {
+			t.Errorf("%q: %v, %v", header, got, err)
+		}
 	}
 	_, err = s.Find("")
 	check.WantCode(t, err, "session_required")
@@ -51,6 +54,7 @@ func TestSessions(t *testing.T) {
 		"wrong password": basic(session.ID, password+"x"), "no password": basic(session.ID, ""),
 		"unknown session":                      basic("ses_x", password),
 		"the standing session has no password": basic(standing.ID, ""), "no Basic": "Bearer x", "no base64": "Basic %",
+		"a tab": strings.Replace(credentials, " ", "\t", 1), "no space": strings.Replace(credentials, " ", "", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := s.Find(header)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -290,7 +291,9 @@ func (s *Set) Find(proxyAuthorization string) (*Session, error) {
 	if proxyAuthorization == "" {
 		return s.ofAgent("")
 	}
-	asked := http.Request{Header: http.Header{"Authorization": {proxyAuthorization}}}
+	scheme, token, _ := strings.Cut(proxyAuthorization, " ")
+	token = strings.TrimLeft(token, " ") // RFC 9110 section 11.4 allows several spaces, and net/http one
+	asked := http.Request{Header: http.Header{"Authorization": {scheme + " " + token}}}
 	id, password, ok := asked.BasicAuth()
 	if !ok {
 		return nil, refusal.New("session_required", "the proxy credentials are not in the form that mediator run gives")
