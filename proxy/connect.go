@@ -59,32 +59,30 @@ func (p *Pipeline) connect(c *call) error {
 
 // Refused records a refusal by the connection layer before there was a request, such as a TLS handshake for another
 // host than the CONNECT's. Connect's refusals already have a record.
-func (p *Pipeline) Refused(ctx context.Context, t upstream.Target, err error) {
-	c := p.newCall(nil, nil)
-	c.record.Flow, c.record.Host = flowConnect, t.Address()
-	p.recordOnce(ctx, c, err)
+func (p *Pipeline) Refused(ctx context.Context, err error) { p.recordOnce(ctx, nil, nil, err) }
+
+// Refuse answers a request that the connection layer refused, and records the refusal unless it has a record.
+func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	problem.ForAgent(err, p.recordOnce(r.Context(), w, r, err)).AnswerByProxy(w, r)
 }
 
-// recordOnce records a refusal unless it has a record, and returns the record's id.
-func (p *Pipeline) recordOnce(ctx context.Context, c *call, err error) (id string) {
+// recordOnce records a refusal unless it has a record, and returns the record's id. r is nil before there is a request.
+func (p *Pipeline) recordOnce(ctx context.Context, w http.ResponseWriter, r *http.Request, err error) (id string) {
 	var known recorded
 	if errors.As(err, &known) {
 		return known.post
 	}
+	c := p.newCall(w, r)
+	if route, ok := intercept.RouteFrom(ctx); ok {
+		c.record.Host = route.Target.Address()
+	}
+	if r != nil {
+		c.record.Path = r.URL.EscapedPath()
+	}
+	if r == nil || r.Method == http.MethodConnect {
+		c.record.Flow = flowConnect
+	}
 	p.refuse(c, err)
 	_ = p.finish(ctx, c) // logs its own error
 	return c.record.ID
-}
-
-// Refuse answers a request that the connection layer refused, and records the refusal unless it has a record.
-func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	c := p.newCall(w, r)
-	c.record.Path = r.URL.EscapedPath()
-	if r.Method == http.MethodConnect {
-		c.record.Flow = flowConnect
-	}
-	if route, ok := intercept.RouteFrom(r.Context()); ok {
-		c.record.Host = route.Target.Address()
-	}
-	problem.ForAgent(err, p.recordOnce(r.Context(), c, err)).AnswerByProxy(w, r)
 }

@@ -51,7 +51,7 @@ var unknown = map[string]func(p *Pipeline, authorization string) string{
 		target := upstream.Target{Scheme: "https", Host: "a.example", Port: 443}
 		ctx := intercept.WithRoute(context.Background(),
 			intercept.Route{Target: target, ProxyAuthorization: authorization})
-		p.Refused(ctx, target, refusal.New("target_mismatch", "another host"))
+		p.Refused(ctx, refusal.New("target_mismatch", "another host"))
 		return ""
 	},
 }

@@ -40,8 +40,8 @@ func (c *Handler) Party(r intercept.Route) string {
 	return ""
 }
 
-func (c *Handler) Refused(ctx context.Context, t upstream.Target, err error) {
-	c.Pipeline().Refused(ctx, t, err)
+func (c *Handler) Refused(ctx context.Context, err error) {
+	c.Pipeline().Refused(ctx, err)
 }
 
 func (c *Handler) Refuse(w http.ResponseWriter, r *http.Request, err error) {

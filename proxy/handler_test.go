@@ -62,7 +62,7 @@ func TestHandlerSwap(t *testing.T) {
 		func(w http.ResponseWriter) { handler.ServeHTTP(w, read()) },
 		func(w http.ResponseWriter) { handler.Refuse(w, read(), errors.New("broken")) },
 		func(w http.ResponseWriter) {
-			handler.Refused(t.Context(), target, errors.New("broken"))
+			handler.Refused(t.Context(), errors.New("broken"))
 			w.WriteHeader(http.StatusForbidden)
 		},
 		func(w http.ResponseWriter) {

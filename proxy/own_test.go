@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/problem"
@@ -24,13 +26,14 @@ import (
 	"github.com/actionproof/mediator/proxy/own"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
-	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/trigger"
 )
 
 // Most clients show only the status line of the answer to a CONNECT.
 func TestRefusedConnectSaysWhy(t *testing.T) {
-	p := newPostRig(t, created, nil)
+	spans := tracetest.NewSpanRecorder()
+	tracer := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)).Tracer("test")
+	p := newPostRig(t, created, func(o *PipelineOptions, _ []rules.Action) { o.Tracer = tracer })
 	for i, tt := range []struct{ name, host, credentials, line string }{
 		{"no rule", "nowhere.example:443", "", "403 egress_denied: no rule allows any call to nowhere.example"},
 		{"no session", "nowhere.example:443", basic("ses_x", "y"),
@@ -69,6 +72,15 @@ func TestRefusedConnectSaysWhy(t *testing.T) {
 	}
 	roundTripRaw(t, p.Dial(), "GET /x HTTP/1.1\r\nHost: x\r\n\r\n")
 	p.wantLast(4, ledger.Record{Code: "not_a_proxy_request", State: ledger.StateRefused})
+	calls := 0
+	for _, s := range spans.Started() {
+		if !s.Parent().IsValid() { // else of a step
+			calls++
+		}
+	}
+	if calls != 4 {
+		t.Errorf("four calls have begun %d spans", calls)
+	}
 }
 
 func TestOwnRefusals(t *testing.T) {
@@ -115,8 +127,7 @@ func TestOwnRefusals(t *testing.T) {
 	}
 	// A refusal before a request belongs to the listener's session, not to the standing one.
 	ctx := intercept.WithRoute(t.Context(), intercept.Route{Session: other.ID})
-	p.pipeline.Refused(ctx, upstream.Target{Scheme: "https", Host: "a.example", Port: 443},
-		refusal.New("tls_handshake_failed", "the client ended it"))
+	p.pipeline.Refused(ctx, refusal.New("tls_handshake_failed", "the client ended it"))
 	if d := ask("Proxy-Authorization", credentials); len(d.Refusals) != 1 ||
 		d.Refusals[0].Code != "tls_handshake_failed" {
 		t.Errorf("the session of the listener is told %+v", d)

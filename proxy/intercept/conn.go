@@ -138,10 +138,9 @@ func (c *conn) reportECH() {
 	var op *net.OpError
 	const echRequired = tls.AlertError(121)
 	if errors.As(err, &op) && op.Op == "remote error" && op.Err.Error() == echRequired.Error() {
-		c.p.o.Refused(WithRoute(context.WithoutCancel(c.life), c.route), c.route.Target,
-			refusal.New("tls_handshake_failed",
-				"the client left after the TLS handshake: it uses ECH to hide another host's name behind %s, "+
-					"which cannot work here", c.route.Target.Host))
+		c.p.o.Refused(WithRoute(context.WithoutCancel(c.life), c.route), refusal.New("tls_handshake_failed",
+			"the client left after the TLS handshake: it uses ECH to hide another host's name behind %s, "+
+				"which cannot work here", c.route.Target.Host))
 	}
 }
 

@@ -145,7 +145,7 @@ func (c *conn) tunnel() {
 	switch {
 	case !stop() || errors.Is(err, errSilent): // nothing to report
 	case err != nil:
-		c.p.o.Refused(WithRoute(c.life, c.route), c.route.Target, err)
+		c.p.o.Refused(WithRoute(c.life, c.route), err)
 	default:
 		c.served = c.p.tunnels.deliver(c.http2())
 	}

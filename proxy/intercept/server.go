@@ -33,9 +33,9 @@ type Options struct {
 	// to the proxy as to a server, a panic (an error without a code). If w has a method SetReason(string), it sets the
 	// status line's reason phrase.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)
-	// Refused, if set, reports a tunnel that ended before its first request, such as by a failed TLS handshake. Clients
-	// that send nothing are not reported.
-	Refused func(ctx context.Context, t upstream.Target, err error)
+	// Refused, if set, reports a tunnel that ended before its first request, such as by a failed TLS handshake. ctx
+	// has its route. Clients that send nothing are not reported.
+	Refused func(ctx context.Context, err error)
 	// Probe, if set, gets the original destination and the client of each redirected connection. True ends it: it only
 	// tested the redirection.
 	Probe func(original netip.AddrPort, from net.Addr) bool
@@ -138,7 +138,7 @@ func New(o Options) (*Proxy, error) {
 		o.Log = zap.NewNop()
 	}
 	if o.Refused == nil {
-		o.Refused = func(context.Context, upstream.Target, error) {}
+		o.Refused = func(context.Context, error) {}
 	}
 	if o.Party == nil {
 		o.Party = func(r Route) string { return r.Session }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/intercept"
-	"github.com/actionproof/mediator/proxy/upstream"
 )
 
 // Everything on a session's listener belongs to it, despite the client's credentials, and ends with it.
@@ -115,7 +114,7 @@ func TestIdleSessions(t *testing.T) {
 func TestFloodOfASession(t *testing.T) {
 	var other atomic.Value // reason for an end
 	r := newRig(t, func(o *intercept.Options) {
-		o.Refused = func(_ context.Context, _ upstream.Target, err error) {
+		o.Refused = func(_ context.Context, err error) {
 			if codeOf(err) != "overloaded" {
 				other.Store(err)
 			}

@@ -40,7 +40,7 @@ func (p *Proxy) redirected(c *conn, original netip.AddrPort) {
 			p.o.Log.Error("panic in a redirected connection", zap.Any("panic", v),
 				zap.ByteString("stack", debug.Stack()))
 			_ = c.socket.Close()
-			p.o.Refused(WithRoute(context.Background(), route), c.route.Target, errors.New("intercept: panic"))
+			p.o.Refused(WithRoute(context.Background(), route), errors.New("intercept: panic"))
 		}
 		if c.life != nil { // entered
 			c.settle()
@@ -59,7 +59,7 @@ func (p *Proxy) redirected(c *conn, original netip.AddrPort) {
 			"the kernel did not redirect this connection to the transparent listener, so its destination is unknown")
 	}
 	if err != nil {
-		p.o.Refused(WithRoute(context.Background(), route), route.Target, err)
+		p.o.Refused(WithRoute(context.Background(), route), err)
 		_ = c.Close()
 		return
 	}

@@ -111,7 +111,7 @@ func (r *Rig) start(change func(*intercept.Options)) *Rig {
 		Handler: http.HandlerFunc(Echo),
 		Connect: func(r *http.Request, _ upstream.Target) (context.Context, error) { return r.Context(), nil },
 		Refuse:  Refuse,
-		Refused: func(_ context.Context, _ upstream.Target, err error) { r.Ended <- err },
+		Refused: func(_ context.Context, err error) { r.Ended <- err },
 		Original: func(net.Conn) (netip.AddrPort, bool) {
 			if to := r.original.Load(); to != nil {
 				return *to, true
