@@ -245,6 +245,7 @@ func TestEnds(t *testing.T) {
 // the usage, may follow.
 func TestEndOfTheBody(t *testing.T) {
 	const usage = `,"usageMetadata":{"candidatesTokenCount":1}}`
+	const said = `{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]` + usage
 	for _, tt := range []struct {
 		name    string
 		dialect inference.Dialect
@@ -254,21 +255,23 @@ func TestEndOfTheBody(t *testing.T) {
 		output  string
 		saidAll bool
 	}{
-		{"gemini, left after the first of two candidates", inference.Gemini,
-			stream(`{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]` + usage),
-			context.Canceled, inference.OutcomeCut, "0 not_measured", true},
-		{"gemini, an event that Google's client drops", inference.Gemini,
-			"id: 1\n" + stream(`{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]`+usage),
-			io.EOF, inference.OutcomeComplete, "1 declared", false},
+		{"gemini, left after the first of two candidates", inference.Gemini, stream(said), context.Canceled,
+			inference.OutcomeCut, "0 not_measured", true},
+		{"gemini, an event that Google's client drops", inference.Gemini, "id: 1\n" + stream(said), io.EOF,
+			inference.OutcomeComplete, "1 declared", false},
+		{"gemini, an event with a comment", inference.Gemini, ": x\n" + stream(said), io.EOF,
+			inference.OutcomeComplete, "1 declared", false},
+		{"gemini, an event after a comment", inference.Gemini, ": x\n\n" + stream(said), io.EOF,
+			inference.OutcomeComplete, "1 declared", false},
+		{"gemini, an event without a space", inference.Gemini, "data:" + said + "\n\n", io.EOF,
+			inference.OutcomeComplete, "1 declared", false},
 		{"gemini, an event at which it fails", inference.Gemini,
 			stream(`{"candidates":[{"finishReason":"STOP"}]` + "\ndata: " + usage),
 			io.EOF, inference.OutcomeComplete, "1 declared", false},
-		{"gemini, whole", inference.Gemini,
-			stream(`{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]` + usage),
-			io.EOF, inference.OutcomeComplete, "1 declared", true},
-		{"gemini, cut in an event", inference.Gemini,
-			stream(`{"candidates":[{"content":{"parts":[{"text":"one"}]},"finishReason":"STOP"}]`+usage) + `data: {"cand`,
-			io.EOF, inference.OutcomeCut, "0 not_measured", false},
+		{"gemini, whole", inference.Gemini, stream(said), io.EOF,
+			inference.OutcomeComplete, "1 declared", true},
+		{"gemini, cut in an event", inference.Gemini, stream(said) + `data: {"cand`, io.EOF,
+			inference.OutcomeCut, "0 not_measured", false},
 		{"converse, left before the usage", inference.BedrockConverse,
 			frame("contentBlockDelta {\"delta\":{\"text\":\"one\"}}\nmessageStop {\"stopReason\":\"end_turn\"}"),
 			context.Canceled, inference.OutcomeCut, "0 not_measured", true},

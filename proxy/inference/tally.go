@@ -106,9 +106,7 @@ func (t *tally) readEvent(e sse.Event) bool {
 	}
 	t.named = e.Type
 	t.doubt(strings.HasPrefix(e.Type, "thread.")) // official clients wrap its data
-	if dialect == Gemini {
-		t.doubt(e.Type+e.ID+e.Retry != "" || bytes.IndexByte(e.Data, '\n') >= 0) // they drop it, or fail
-	}
+	t.doubt(dialect == Gemini && !e.Plain)
 	ended, blocks := t.ended, len(t.blocks)
 	ok := jsontext.Value(e.Data).Kind() == '{' && !jsonread.Exceeds(e.Data) && readers[dialect].event(t, e.Data)
 	t.doubt(ended && (t.event > 0 || len(t.blocks) > blocks))

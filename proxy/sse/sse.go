@@ -15,6 +15,9 @@ type Event struct {
 	Data  []byte // nil if the event has none
 	// Split means that some clients find other lines in the event, and so another event: see [LineEnds].
 	Split bool
+	// Plain means that one line was all that came since the last event, and began with "data: ": Google's clients drop
+	// any other event, or fail.
+	Plain bool
 }
 
 // IsMessage reports whether the event has the type that clients take if none is named.
@@ -47,6 +50,8 @@ type Reader struct {
 
 	begun   bool // something was read
 	hasData bool
+	lines   bool // some came since the last event
+	plain   bool
 	split   bool // a line of the current event has one of LineEnds
 	cr      bool // the last byte was a CR: an LF that follows ends no other line
 	over    bool
@@ -119,7 +124,8 @@ func (e *Reader) endLine(event func(Event)) {
 	e.line = e.line[:0]
 	if len(line) == 0 {
 		if e.hasData || e.id != "" || e.wait != "" {
-			next := Event{Type: e.kind, ID: e.id, Retry: e.wait, Split: e.split}
+			next := Event{Type: e.kind, ID: e.id, Retry: e.wait, Split: e.split, Plain: e.plain}
+			e.lines = false
 			if next.Data = e.data; e.hasData && next.Data == nil {
 				next.Data = []byte{}
 			} else if !e.hasData {
@@ -130,6 +136,7 @@ func (e *Reader) endLine(event func(Event)) {
 		e.data, e.hasData, e.kind, e.id, e.wait, e.split = e.data[:0], false, "", "", "", false
 		return
 	}
+	e.plain, e.lines = !e.lines && bytes.HasPrefix(line, []byte("data: ")), true
 	field, value, hasColon := bytes.Cut(line, []byte(":"))
 	split := bytes.ContainsAny(line, LineEnds)
 	e.split = e.split || split
