@@ -144,6 +144,8 @@ func TestPolicyRefusals(t *testing.T) {
 		"a URL with a name":  log + "witness a " + vkey + " https://u:p@w.example\nquorum a\n",
 		"a URL that is none": log + "witness a " + vkey + " ftp://w.example\nquorum a\n",
 		"a witness twice":    log + "witness a " + vkey + "\ngroup g any a\ngroup h any a\ngroup q all g h\nquorum q\n",
+		"a witness none":     log + "witness none " + vkey + "\nquorum none\n",
+		"a group none":       log + "witness a " + vkey + "\ngroup none 1 a\nquorum none\n",
 		"a carriage return":  log + "quorum none\r\n",
 		"a no-break space":   log + "\u00a0\nquorum none\n",
 		"unknown":            log + "watcher a\nquorum none\n",

@@ -99,6 +99,9 @@ func ParsePolicy(text []byte) (*Policy, error) {
 				grouped[child] = true
 			}
 		}
+		if err == nil && fields[0] != "quorum" && fields[1] == "none" {
+			err = errors.New("none has a meaning already: it is the quorum of no witnesses")
+		}
 		if err == nil && max(len(p.witnesses), len(p.keys)) > maxMembers {
 			err = fmt.Errorf("it has more than %d witnesses or keys", maxMembers)
 		}

@@ -59,13 +59,20 @@ class Refusals(unittest.TestCase):
                 Message(Fields({}), "GET", f"https://example.com/a{c}b")._derived("@path")
 
     def test_quorum(self) -> None:
-        """A witness that is called none counts only if it has signed."""
+        """A quorum is a witness or a group. No witness has the name none, the quorum of no witnesses."""
         def verifier(name: str, algorithm: int) -> str:
             raw = bytes([algorithm]) + raw_public(Ed25519PrivateKey.generate())
             number = hashlib.sha256(name.encode() + b"\n" + raw).digest()[:4].hex()
             return f"{name}+{number}+{base64.b64encode(raw).decode()}"
-        text = f"log {verifier('log', 1)}\nwitness none {verifier('w', 4)}\ngroup g any none\nquorum g\n"
-        self.assertFalse(Policy.read(text.encode())._holds("g", set()))
+
+        def read(witness: str, group: str) -> Policy:
+            text = f"witness {witness} {verifier('w', 4)}\ngroup {group} any {witness}\nquorum {group}\n"
+            return Policy.read(f"log {verifier('log', 1)}\n{text}".encode())
+
+        self.assertFalse(read("a", "g")._holds("g", set()))
+        for names in ("none", "g"), ("a", "none"):
+            with self.assertRaisesRegex(Refusal, "none has a meaning already"):
+                read(*names)
 
     def test_empty_time(self) -> None:
         """A time may be missing, but not be an empty text."""

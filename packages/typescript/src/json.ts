@@ -10,7 +10,8 @@ const MAX_DEPTH = 100;
 const MAX_ITEMS = 200_000; // names and values
 const MAX_NUMBER = 1100; // characters
 
-const malformed = (): never => refuse('content_malformed', 'the JSON content has no canonical form (RFC 8785)');
+const malformed = (why = 'no canonical form (RFC 8785)'): never =>
+  refuse('content_malformed', `the JSON content has ${why}`);
 
 export interface Strictness {
   /** Refuses numbers that are not spelled as whole ones. */
@@ -51,7 +52,7 @@ function isSorted(value: Json): boolean {
 
 const STRING = /"[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*"/y;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
-const WORDS: [string, Json][] = [['true', true], ['false', false], ['null', null]];
+const WORD = /true|false|null/y;
 
 class Reader {
   at = 0;
@@ -70,18 +71,13 @@ class Reader {
       case '{': return this.object(depth + 1);
       case '[': return this.list(depth + 1);
       case '"': return this.string();
-    }
-    for (const [word, value] of WORDS) {
-      if (this.text.startsWith(word, this.at)) {
-        this.at += word.length;
-        return value;
-      }
+      case 't': case 'f': case 'n': return JSON.parse(this.next(WORD));
     }
     return this.number();
   }
 
   private count(): void {
-    if (this.room.items-- <= 0) malformed();
+    if (this.room.items-- <= 0) malformed('too many values');
   }
 
   /** Takes a character if it comes next, after white space. */

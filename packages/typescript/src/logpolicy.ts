@@ -38,7 +38,7 @@ export async function parsePolicy(text: string): Promise<Policy> {
   const grouped = new Set<string>();
   let quorum: string | undefined;
   const define = (name: string, part: Quorum): void => {
-    if (parts.has(name)) bad(`it defines ${name} twice`);
+    if (name === 'none' || parts.has(name)) bad(`${name} has a meaning already`);
     parts.set(name, part);
   };
   for (const line of text.split('\n')) {

@@ -1,8 +1,10 @@
 // What an export cannot say.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { utf8 } from '../dist/bytes.js';
 import { readExport } from '../dist/export.js';
+import { parsePolicy } from '../dist/logpolicy.js';
 import { Sessions } from '../dist/sessions.js';
 
 const root = async (kid) => {
@@ -24,13 +26,19 @@ test('a record has known members, and times of days that exist', async () => {
   }
 });
 
+test('no witness has the name of the quorum of no witnesses', async () => {
+  const policy = readFileSync(new URL('../../../translog/testdata/policy', import.meta.url), 'utf8');
+  assert.equal((await parsePolicy(policy)).quorum, 'other');
+  await assert.rejects(parsePolicy(policy.replaceAll('other', 'none')), { code: 'config_malformed' });
+});
+
 test('many lines, records and receipts are refused or held, and end no process', async () => {
   const roots = { registry: await root('registry'), auditor: await root('auditor') };
   const record = { started: '2028-02-29T01:02:03Z', artifacts: [{ name: 'grant', token: '' }] };
   const lines = [{ 'actionproof-evidence': { version: 1 } }, { roots }].map((line) => `${JSON.stringify(line)}\n`);
   for (const [of, times] of [[record, 2 ** 17], [{ ...record, steps: Array(50_000).fill({}) }, 5]]) {
     const line = `${JSON.stringify({ record: of })}\n`;
-    await assert.rejects(readExport(utf8(lines.join('') + line.repeat(times) + '{"end": {}}\n')), /no canonical form/);
+    await assert.rejects(readExport(utf8(lines.join('') + line.repeat(times) + '{"end": {}}\n')), /too many values/);
   }
   // An agent chooses the fields, up to 32 in 8 operations, of posts that are refused with their first artifact.
   const fields = Array.from({ length: 32 }, (_, i) => String.fromCharCode(65 + i));

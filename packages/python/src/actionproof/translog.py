@@ -139,8 +139,8 @@ class Policy:
             if self._quorum:
                 raise ValueError("it has two quorums")
             self._quorum = first
-        elif word in ("witness", "group") and first in {*self.witnesses, *self._groups}:
-            raise ValueError(f"{first[:80]} comes twice")
+        elif word in ("witness", "group") and first in {"none", *self.witnesses, *self._groups}:
+            raise ValueError(f"{first[:80]} has a meaning already")
         elif word == "witness":
             key = _key(rest[0] if rest else "", 4)
             known = any(key.public == other.public for other in self.witnesses.values())
