@@ -109,7 +109,10 @@ func New(o Options) *Server {
 		s.mux.HandleFunc("GET /login/provider", s.askProvider)
 		s.mux.HandleFunc("GET "+callback, s.believeProvider)
 	}
-	s.mux.HandleFunc("GET /live", s.loggedIn(summaries, s.live.serve))
+	s.mux.HandleFunc("GET /live", s.loggedIn(summaries, func(w http.ResponseWriter, r *http.Request) {
+		cookie, _ := r.Cookie(s.cookie()) // of the session
+		s.live.serve(w, r, cookie.Value)
+	}))
 	for path, route := range routes {
 		s.mux.HandleFunc("GET "+path, s.loggedIn(route.from, s.show(route.page)))
 	}

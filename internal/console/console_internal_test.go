@@ -3,6 +3,7 @@ package console
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -113,12 +114,13 @@ func TestRoutes(t *testing.T) {
 			}
 		}
 	}
-	for path, want := range map[string]int{"/": http.StatusOK, "/posts/some": http.StatusServiceUnavailable,
-		"/posts/%2e%2e": http.StatusServiceUnavailable, "/sessions": http.StatusServiceUnavailable, "/feed": http.StatusServiceUnavailable,
-		"/sessions/some": http.StatusServiceUnavailable} {
-		if resp := a.ask(http.MethodGet, path, ""); resp.StatusCode != want {
+	for _, path := range []string{"/posts/some", "/posts/%2e%2e", "/sessions", "/feed", "/sessions/some"} {
+		if resp := a.ask(http.MethodGet, path, ""); resp.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("%s without a sidecar: %d", path, resp.StatusCode)
 		}
+	}
+	if resp := a.ask(http.MethodGet, "/", ""); resp.StatusCode != http.StatusOK {
+		t.Errorf("the first page without a sidecar: %d", resp.StatusCode)
 	}
 	if resp := a.ask(http.MethodPost, "/logout", ""); resp.Cookies()[0].MaxAge >= 0 {
 		t.Error("the browser keeps the cookie")
@@ -392,6 +394,28 @@ func (p pipe) Close() error {
 }
 
 func (p pipe) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestLivePages: one reader's pages leave places to the others'.
+func TestLivePages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAsking(t, "http://a.localhost:1")
+		waiting, over := 0, make(chan struct{})
+		a.live.ended = func(context.Context, func() error) error {
+			waiting++
+			<-over
+			return errors.New("the sidecar ended")
+		}
+		for range 2 {
+			a.enter(t)
+			for range maxPages {
+				go a.ask(http.MethodGet, "/live", "")
+				synctest.Wait()
+			}
+		}
+		check.WantEqual(t, waiting, maxPages/2+maxPages/4)
+		close(over)
+	})
+}
 
 // TestLivePageStays: a page gets news on one connection for longer than other requests may take.
 func TestLivePageStays(t *testing.T) {

@@ -65,8 +65,9 @@ func newIDP(t *testing.T) *idp {
 		})
 	}
 	answer("/.well-known/openid-configuration", 0, func(*http.Request) any {
-		found := map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/auth", "token_endpoint": p.URL + "/token",
-			"jwks_uri": p.URL + "/jwks", "id_token_signing_alg_values_supported": []string{"EdDSA", "HS256", "none"}}
+		found := map[string]any{"issuer": p.URL, "authorization_endpoint": p.URL + "/auth",
+			"token_endpoint": p.URL + "/token",
+			"jwks_uri":       p.URL + "/jwks", "id_token_signing_alg_values_supported": []string{"EdDSA", "HS256", "none"}}
 		if p.more != "" {
 			found["more"] = p.more
 		}
