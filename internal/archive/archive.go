@@ -315,14 +315,14 @@ func (t *Trust) RevocationsSigned() time.Time {
 // Archive is the trust of several pairs of roots, today's first.
 type Archive []*Trust
 
-// Of returns the trust whose auditor signed the record's deployment certificate, or that has the manifest of a post that
-// was refused before it had one. Several can, as after one of two roots was replaced: then it is the first that knew the
-// record's keys by then. Without any it is today's.
+// Of returns the trust whose auditor signed the record's deployment certificate, or that has the manifest of a post
+// that was refused before it had one. Several can, as after one of two roots was replaced: then it is the first that
+// knew the record's keys by then. Without any it is today's.
 func (a Archive) Of(r ledger.Record) (found *Trust) {
 	k, certificate := evidence.DeploymentCertificateKind(), artifact(r, "deploymentCertificate")
 	tokens := make([]string, len(r.Artifacts))
-	for i, artifact := range r.Artifacts {
-		tokens[i] = artifact.Token
+	for i, a := range r.Artifacts {
+		tokens[i] = a.Token
 	}
 	for _, t := range a {
 		switch {
