@@ -315,24 +315,26 @@ func (t *Trust) RevocationsSigned() time.Time {
 // Archive is the trust of several pairs of roots, today's first.
 type Archive []*Trust
 
-// Of returns the trust whose auditor signed the record's deployment certificate. A post that was refused before may
-// have none: then it is the trust with the record's manifest, if possible one that knew its keys by then. Otherwise it
-// is today's.
-func (a Archive) Of(r ledger.Record) *Trust {
-	if len(a) > 1 {
-		k, certificate := evidence.DeploymentCertificateKind(), artifact(r, "deploymentCertificate")
-		for _, t := range a {
-			if certificate == "" && t.knew(r) || t.pins.Signed(k.Purpose, k.Typ, certificate) {
-				return t
-			}
-		}
-		for _, t := range a { // no certified key signed anything in it
-			if certificate == "" && t.manifests[r.Manifest] != nil {
-				return t
-			}
+// Of returns the trust whose auditor signed the record's deployment certificate, or that has the manifest of a post
+// that was refused before it had one. Several can, as after one of two roots was replaced: then it is the first that
+// knew the record's keys by then. Without any it is today's.
+func (a Archive) Of(r ledger.Record) (found *Trust) {
+	k, certificate := evidence.DeploymentCertificateKind(), artifact(r, "deploymentCertificate")
+	tokens := make([]string, len(r.Artifacts))
+	for i, a := range r.Artifacts {
+		tokens[i] = a.Token
+	}
+	for _, t := range a {
+		switch {
+		case len(a) == 1 || certificate == "" && t.manifests[r.Manifest] == nil,
+			certificate != "" && !t.pins.Signed(k.Purpose, k.Typ, certificate):
+		case t.knew(r.Manifest, lastSigned(r), tokens...):
+			return t
+		default:
+			found = cmp.Or(found, t)
 		}
 	}
-	return a[0]
+	return cmp.Or(found, a[0])
 }
 
 // Pinned returns an export's trusts as the holder of own believes them: own certificates and revocations count too,

@@ -52,24 +52,34 @@ func newWorldAt(t testing.TB, at time.Time, postQuantum bool, edits ...func(*pol
 		manifest: filepath.Join(dir, "manifest.yaml")}
 	w.files = config.Trust{Registry: filepath.Join(dir, "registry.jwk"), Auditor: filepath.Join(dir, "auditor.jwk"),
 		Bundle: filepath.Join(dir, "trust.json")}
-	key, _, err := keyring.GenerateRoot("registry", postQuantum)
-	must(t, err)
-	public, err := key.JWK()
-	must(t, err)
-	w.write(w.files.Registry, public)
-	public, err = json.Marshal(custody.JWK(w.Key(t, evidence.PurposeDeploymentCertificate)))
-	must(t, err)
-	w.write(w.files.Auditor, public)
-	signers := w.Manifest.SignerCertificatePolicy
-	w.registry = keyring.NewRegistry(key,
-		signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0],
-			Lifetime: 90 * 24 * time.Hour, Now: w.Clock.Now}, w.files.Bundle)
+	w.newRegistry(postQuantum)
+	w.writeAuditor()
 	for _, purpose := range gatetest.Roles {
 		w.publish(purpose)
 	}
 	w.putDeployment()
 	w.certify()
 	return w
+}
+
+func (w *world) newRegistry(postQuantum bool) {
+	w.t.Helper()
+	key, _, err := keyring.GenerateRoot("registry", postQuantum)
+	must(w.t, err)
+	public, err := key.JWK()
+	must(w.t, err)
+	w.write(w.files.Registry, public)
+	signers := w.Manifest.SignerCertificatePolicy
+	w.registry = keyring.NewRegistry(key,
+		signer.Options{Issuer: signers.AllowedIssuers[0], Audience: signers.AllowedAudiences[0],
+			Lifetime: 90 * 24 * time.Hour, Now: w.Clock.Now}, w.files.Bundle)
+}
+
+func (w *world) writeAuditor() {
+	w.t.Helper()
+	public, err := json.Marshal(custody.JWK(w.Key(w.t, evidence.PurposeDeploymentCertificate)))
+	must(w.t, err)
+	w.write(w.files.Auditor, public)
 }
 
 func (w *world) write(path string, raw []byte) {

@@ -10,12 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/deployed"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/ledger"
 )
 
 const maxPastBundle = 64 << 20
@@ -133,16 +134,34 @@ func (t *Trust) past() []evidence.Segment {
 	return append(slices.Clone(t.segments), evidence.Certificates(t.History.Certificates))
 }
 
-// knew reports whether the trust has the record's manifest, and one of its keys was certified by then.
-func (t *Trust) knew(r ledger.Record) bool {
-	m := t.manifests[r.Manifest]
+// knew reports whether the trust has a manifest, and one of the tokens' keys was certified by a moment.
+func (t *Trust) knew(manifest string, moment time.Time, tokens ...string) bool {
+	m := t.manifests[manifest]
 	if m == nil {
 		return false
 	}
 	past, err := t.believedBy(m)
-	return err == nil && slices.ContainsFunc(r.Artifacts, func(a ledger.Artifact) bool {
-		return past.Knew(evidence.KeyIDOf(a.Token), lastSigned(r))
+	return err == nil && slices.ContainsFunc(tokens, func(token string) bool {
+		return past.Knew(evidence.KeyIDOf(token), moment)
 	})
+}
+
+// ofOwner returns the trust of a receipt's registry: of two with one, that which knew the receipt's key by then.
+func (a Archive) ofOwner(token string, c interaction.Receipt) (found *Trust, err error) {
+	for _, t := range a {
+		switch {
+		case t.owner() != c.Owner:
+		case t.knew(c.PolicyID, time.Unix(c.IssuedAt, 0), token):
+			return t, nil
+		default:
+			found = cmp.Or(found, t)
+		}
+	}
+	if found == nil {
+		err = refusal.New("roots_not_pinned", "the receipt names the owner %q, whose key registry is not pinned",
+			c.Owner)
+	}
+	return found, err
 }
 
 // Join returns today's trust and the earlier ones. It merges an earlier trust with the same roots into today's: its

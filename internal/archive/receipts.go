@@ -314,7 +314,7 @@ func (j *receiptJudge) addHidden(hash string) (err error) {
 
 // begin adds the first receipt that is more than a hash.
 func (j *receiptJudge) begin(token string, c interaction.Receipt) (err error) {
-	if j.t, err = j.archive.ofOwner(c.Owner); err != nil {
+	if j.t, err = j.archive.ofOwner(token, c); err != nil {
 		return err
 	}
 	open := j.t.opener(j.now)
@@ -365,7 +365,7 @@ func (j *receiptJudge) verifyLost(token string, c interaction.Receipt) error {
 		return refusal.New("chain_broken",
 			"a receipt made under other roots follows receipt %d, which closes the session", j.chain.Len())
 	}
-	t, err := j.archive.ofOwner(c.Owner)
+	t, err := j.archive.ofOwner(token, c)
 	if err != nil {
 		j.lost = nil
 		return nil //nolint:nilerr // they stay unverified
@@ -387,14 +387,4 @@ func (j *receiptJudge) verifyLost(token string, c interaction.Receipt) error {
 	}
 	_, err = j.lost.Add(token)
 	return err
-}
-
-func (a Archive) ofOwner(owner string) (*Trust, error) {
-	for _, t := range a {
-		if t.owner() == owner {
-			return t, nil
-		}
-	}
-	return nil, refusal.New("roots_not_pinned", "the receipt names the owner %q, whose key registry is not pinned",
-		owner)
 }

@@ -1,6 +1,9 @@
 package archive_test
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/evidence/interaction"
 	"github.com/actionproof/mediator/internal/archive"
+	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
 )
 
@@ -153,5 +157,46 @@ func TestHiddenReceipts(t *testing.T) {
 		"a receipt under its number": {tokens: append(slices.Clone(shown[:1]), s.Receipts...), code: "chain_broken"},
 	} {
 		t.Run(name, func(t *testing.T) { j.check(t, archive.Archive{w.read()}, w.Clock.Now()) })
+	}
+}
+
+// After one of the two roots was replaced, both trusts have the other one: a record stays with the roots of its time.
+func TestOneRootReplaced(t *testing.T) {
+	t.Parallel()
+	for name, replace := range map[string]func(w *world){
+		"registry": func(w *world) { w.newRegistry(false) },
+		"auditor": func(w *world) {
+			w.Rotate(t, evidence.PurposeDeploymentCertificate)
+			w.writeAuditor()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, false)
+			s := w.session("ses_1")
+			s.Call(t, nil)
+			records := []ledger.Record{w.Post(t), w.Post(t), {}}
+			records[1].State, records[1].Artifacts = ledger.StateRefused, records[1].Artifacts[:4]
+			earlier := t.TempDir()
+			must(t, os.CopyFS(filepath.Join(earlier, "1"), os.DirFS(filepath.Dir(w.files.Bundle))))
+			paths, err := archive.HistoryFiles(w.files.Bundle)
+			must(t, err)
+			for _, path := range append(paths, w.files.Bundle) {
+				must(t, os.Remove(path))
+			}
+			replace(w)
+			w.Clock.Advance(time.Hour)
+			w.putDeployment()
+			w.certify()
+			w.Clock.Advance(3 * time.Second)
+			records[2] = w.Post(t)
+			for i := range records {
+				records[i].ID = fmt.Sprint("post_", i)
+			}
+			before, err := archive.ReadEarlier(earlier, w.files)
+			must(t, err)
+			all := archive.Join(w.read(), before)
+			wantOutcomes(t, export(t, all, records...), all, w.Clock.Now(), "verified", "incomplete", "verified")
+			judgement{s.Receipts, "", archive.JudgedReceipts{Number: 1, Chain: true}}.check(t, all, w.Clock.Now())
+		})
 	}
 }

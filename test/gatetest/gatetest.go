@@ -251,6 +251,16 @@ func (k *Kit) Rotate(t testing.TB, purpose string) {
 	}
 }
 
+// ReplaceRegistry gives the key registry another key, which certifies all keys again.
+func (k *Kit) ReplaceRegistry(t testing.TB) {
+	t.Helper()
+	k.Rotate(t, evidence.PurposeSignerCertificate)
+	for purpose := range k.Certificates {
+		k.Certificates[purpose] = k.certificate(t, purpose)
+	}
+	k.Verifier.SetTrust(k.Trust(t))
+}
+
 // roots are the two roots, as a verifier pins them.
 func (k *Kit) roots(t testing.TB) (roots []evidence.Root) {
 	t.Helper()

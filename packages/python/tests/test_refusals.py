@@ -17,7 +17,7 @@ from actionproof import Refusal, verify_web_bot_auth
 from actionproof.chain import first_failure
 from actionproof.export import Export, Trusted, read_record
 from actionproof.http import Fields
-from actionproof.httpsig import Message, content_digest, key_id, raw_public
+from actionproof.httpsig import BotVerdict, Message, content_digest, key_id, raw_public
 from actionproof.record import Judge
 from actionproof.strictjson import Malformed
 from actionproof.token import unb64_padded
@@ -25,32 +25,58 @@ from actionproof.translog import Policy
 from actionproof.trust import parse_root
 
 
+def exported(*lines: dict[str, object]) -> Export:
+    """An export of these lines after its roots, which are pinned."""
+    def jwk(kid: str) -> dict[str, str]:
+        x = base64.urlsafe_b64encode(raw_public(Ed25519PrivateKey.generate())).rstrip(b"=").decode()
+        return {"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": x}
+    roots = {"registry": jwk("registry"), "auditor": jwk("auditor")}
+    pinned = [parse_root(json.dumps(roots["registry"]).encode(), "signer_certificate"),
+              parse_root(json.dumps(roots["auditor"]).encode(), "deployment_certificate")]
+    all_lines = [{"actionproof-evidence": {"version": 1}}, {"roots": roots}, *lines]
+    return Export(io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in all_lines)), pinned)
+
+
 class Refusals(unittest.TestCase):
     """Each has one thing wrong."""
 
+    def bot(self, component: str, value: str, body: bytes = b"{}", agent: str = "", keys: object = None) -> BotVerdict:
+        """The verdict on a request whose signature covers a component, by a directory with {} for its key."""
+        key, now = Ed25519PrivateKey.generate(), 1_800_000_000
+        public = raw_public(key)
+        jwk = {"kty": "OKP", "crv": "Ed25519", "x": base64.urlsafe_b64encode(public).rstrip(b"=").decode()}
+        params = (f'("@authority" {component});created={now};expires={now + 60};keyid="{key_id(public)}";'
+                  'tag="web-bot-auth"')
+        base = f'"@authority": example.com\n{component}: {value}\n"@signature-params": {params}'
+        signature = base64.b64encode(key.sign(base.encode())).decode()
+        headers = {"content-digest": f"{content_digest(b'{}')}, sha-512=:AAAA:", "signature-input": f"a={params}",
+                   "signature": f"a=:{signature}:"} | ({"signature-agent": agent} if agent else {})
+        own = [jwk | k if isinstance(k, dict) else k for k in keys] if isinstance(keys, list) else [jwk]
+        return verify_web_bot_auth("POST", "https://example.com/", headers, {"keys": own}, raw_body=body, now=now)
+
     def test_digest(self) -> None:
         """A signed digest is of SHA-256, and the body is compared with it."""
-        key, body, now = Ed25519PrivateKey.generate(), b"{}", 1_800_000_000
-        public = raw_public(key)
-        x = base64.urlsafe_b64encode(public).rstrip(b"=").decode()
-        digest = content_digest(body)
-
-        def judge(component: str, value: str, body: bytes) -> str:
-            params = (f'("@authority" {component});created={now};expires={now + 60};keyid="{key_id(public)}";'
-                      'tag="web-bot-auth"')
-            base = f'"@authority": example.com\n{component}: {value}\n"@signature-params": {params}'
-            signature = base64.b64encode(key.sign(base.encode())).decode()
-            headers = {"content-digest": f"{digest}, sha-512=:AAAA:", "signature-input": f"a={params}",
-                       "signature": f"a=:{signature}:"}
-            directory = {"keys": [{"kty": "OKP", "crv": "Ed25519", "x": x}]}
-            return verify_web_bot_auth("POST", "https://example.com/", headers, directory, raw_body=body,
-                                       now=now).status
-
+        digest = content_digest(b"{}")
         for component, value in (('"content-digest"', f"{digest}, sha-512=:AAAA:"),
                                  ('"content-digest";key="sha-256"', digest.removeprefix("sha-256="))):
-            self.assertEqual(judge(component, value, body), "verified", component)
-            self.assertEqual(judge(component, value, b"[]"), "refused", component)
-        self.assertEqual(judge('"content-digest";key="sha-512"', ":AAAA:", body), "refused")
+            self.assertEqual(self.bot(component, value).status, "verified", component)
+            self.assertEqual(self.bot(component, value, b"[]").status, "refused", component)
+        self.assertEqual(self.bot('"content-digest";key="sha-512"', ":AAAA:").status, "refused")
+
+    def test_directory(self) -> None:
+        """A key counts for signatures, and at its time. Entries that are none hide no other (RFC 7517 section 5)."""
+        now, other = 1_800_000_000, {"x": "AAAA"}
+        for keys, status in (
+                ([{"use": "sig", "nbf": now, "exp": now + 1}], "verified"), ([{"use": "enc"}], "refused"),
+                ([{"nbf": now + 1}], "refused"), ([{"exp": now}], "refused"), ([{"exp": "soon"}], "refused"),
+                ([None, 1, {"x": None}, other, {}], "verified"), ([{"exp": now}, {}], "verified"), ([], "refused")):
+            self.assertEqual(self.bot('"@method"', "POST", keys=keys).status, status, keys)
+
+    def test_agent(self) -> None:
+        """An agent is a text, and not a word without quotes."""
+        for value, agent in (('"https://a.example"', "https://a.example"), ("agent", "")):
+            v = self.bot('"signature-agent"', value, agent=value)
+            self.assertEqual([v.status, v.agent], ["verified", agent])
 
     def test_url(self) -> None:
         """A URL with a space or a control character has no value."""
@@ -89,16 +115,8 @@ class Refusals(unittest.TestCase):
 
     def test_memory(self) -> None:
         """A record that is judged takes no more memory, also before garbage is collected: few objects hold much."""
-        def jwk(kid: str) -> dict[str, str]:
-            x = base64.urlsafe_b64encode(raw_public(Ed25519PrivateKey.generate())).rstrip(b"=").decode()
-            return {"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": x}
-        roots = {"registry": jwk("registry"), "auditor": jwk("auditor")}
         record = {"id": "p", "started": "2026-01-01T00:00:00Z", "artifacts": [{"name": "grant", "token": "t"}]}
-        lines = [{"actionproof-evidence": {"version": 1}}, {"roots": roots}, {"record": record},
-                 {"end": {"records": 1}}]
-        pinned = [parse_root(json.dumps(roots["registry"]).encode(), "signer_certificate"),
-                  parse_root(json.dumps(roots["auditor"]).encode(), "deployment_certificate")]
-        export = Export(io.BytesIO(b"".join(json.dumps(line).encode() + b"\n" for line in lines)), pinned)
+        export = exported({"record": record}, {"end": {"records": 1}})
         gc.disable()
         self.addCleanup(gc.enable)
         judged = next(Judge(export, 2 * 10**15).records())
@@ -114,6 +132,17 @@ class Refusals(unittest.TestCase):
                 raise Refusal("expired") from None
         found = first_failure([("step", refuses)])
         self.assertEqual(found and [found[1].__traceback__, found[1].__context__], [None, None])
+
+    def test_held(self) -> None:
+        """What is kept of records that are not verified is bounded: receipts, and the sessions that they are of."""
+        for session, records in (("s" * 1000, 9), ("s" * 999 + "\U0001f600", 3)):
+            lines = []
+            for n in range(records):
+                lines += [{"record": {"id": str(n), "session": f"{n}{session}", "started": "2026-01-01T00:00:00Z",
+                                      "artifacts": [{"name": "grant", "token": "t"}]}}, {"receipt": ""}]
+            export = exported(*lines, {"end": {"records": records}})
+            with patch("actionproof.export._MAX_SHARED", 8000), self.assertRaisesRegex(Refusal, "too many receipts"):
+                list(Judge(export, 2 * 10**15).records())
 
     def test_padding(self) -> None:
         """Base64 has one length of padding."""

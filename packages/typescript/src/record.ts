@@ -215,17 +215,18 @@ class Judging {
     return { ...out, log: result, ...(doubt && { logDoubt: doubt }) };
   }
 
-  /** The trust whose auditor signed the record's deployment certificate. Without one, that with its manifest, if
-   * possible one that knew its keys by then. Otherwise today's. */
+  /** The trust whose auditor signed the record's deployment certificate, or without one, that with its manifest.
+   * Several can, as after one of two roots was replaced: the first that knew its keys by then. Otherwise today's. */
   private async trustOf(all: Believed[], r: PostRecord): Promise<Believed> {
     const token = tokenOf(r, 'deploymentCertificate');
-    if (all.length > 1) {
-      for (const t of all) {
-        if (token === '' ? await knew(t, r) : await t.pins.signed(a.deploymentCertificate, token)) return t;
+    let found: Believed | undefined;
+    for (const t of all.length > 1 ? all : []) {
+      if (token === '' ? t.manifests.has(r.manifest ?? '') : await t.pins.signed(a.deploymentCertificate, token)) {
+        if (await knew(t, r)) return t;
+        found ??= t;
       }
     }
-    const { manifest = '' } = r;
-    return all.find((t) => token === '' && t.manifests.has(manifest)) ?? all[0]!;
+    return found ?? all[0]!;
   }
 
   private async judge(t: Believed, r: PostRecord, out: JudgedPost): Promise<void> {

@@ -47,7 +47,7 @@ export async function verifyWebBotAuth(request: BotRequest, directory: string, n
   }
   let keys: Keys;
   try {
-    keys = await keysIn(directory);
+    keys = await keysIn(directory, now / 1000);
   } catch (error) {
     return { status: 'unavailable', code: 'trust_malformed', detail: (error as Error).message };
   }
@@ -81,17 +81,22 @@ export async function verifyWebBotAuth(request: BotRequest, directory: string, n
   }
 }
 
-/** The Ed25519 keys of a directory, by their thumbprints: names are not believed. */
-async function keysIn(directory: string): Promise<Keys> {
+/** The Ed25519 keys of a directory that sign now (Unix seconds), by their thumbprints: names are not believed. */
+async function keysIn(directory: string, now: number): Promise<Keys> {
   const set = directory.length <= MAX_DIRECTORY ? strictJSON(directory) as { keys?: unknown } | null : null;
   const list = Array.isArray(set?.keys) ? set.keys as Record<string, unknown>[] : [];
   const keys: Keys = new Map();
+  let found = false;
   for (const jwk of list) {
     const isKey = jwk?.kty === 'OKP' && jwk.crv === 'Ed25519' && typeof jwk.x === 'string';
     const x = isKey ? fromBase64url(jwk.x as string) : undefined;
-    if (x?.length === 32) keys.set(await thumbprint(x), x);
+    if (x?.length !== 32) continue;
+    found = true;
+    const { use = 'sig', nbf = now, exp = Infinity } = jwk;
+    const signs = use === 'sig' && typeof nbf === 'number' && typeof exp === 'number' && nbf <= now && now < exp;
+    if (signs) keys.set(await thumbprint(x), x);
   }
-  if (keys.size === 0) throw new Error('the directory has no Ed25519 key');
+  if (!found) throw new Error('the directory has no Ed25519 key');
   return keys;
 }
 

@@ -29,13 +29,19 @@ test('the draft\'s requests verify, of the present form and of an earlier one', 
   }
 });
 
-test('all others are refused, or absent, or cannot be judged', async () => {
+test('others are refused, or absent, or cannot be judged', async () => {
   const changed = (name, value) => ({ ...current, headers: { ...current.headers, [name]: value } });
+  const also = (members) => JSON.stringify({ keys: [null, { ...JSON.parse(directory).keys[0], ...members }] });
   const input = current.headers['signature-input'];
   for (const [name, r, keys, when, status] of [
     ['another host', { ...current, url: 'https://example.org/foo' }, directory, now, 'refused'],
     ['another agent', changed('signature-agent', 'agent2="https://other.test"'), directory, now, 'refused'],
     ['another key', current, directory.replace('JrQL', 'JrQM'), now, 'refused'],
+    ['a key that has ended', current, also({ exp: now / 1000 }), now, 'refused'],
+    ['a key that has not begun', current, also({ nbf: now / 1000 + 1 }), now, 'refused'],
+    ['a key with an odd time', current, also({ exp: 'soon' }), now, 'refused'],
+    ['a key for something else', current, also({ use: 'enc' }), now, 'refused'],
+    ['a key that is good', current, also({ use: 'sig', nbf: now / 1000, exp: now / 1000 + 1 }), now, 'verified'],
     ['too late', earlier, directory, now + 4000_000, 'refused'],
     ['too early', current, directory, now - 60_000, 'refused'],
     ['an agent that is not signed', changed('signature-input', input.replace(' "signature-agent";key="agent2"', '')),

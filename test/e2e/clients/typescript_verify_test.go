@@ -263,13 +263,16 @@ func TestTypeScriptVerifies(t *testing.T) {
 	}
 }
 
-// TestTypeScriptEarlierRoots: both say the same of posts that were refused before and after new roots.
+// TestTypeScriptEarlierRoots: both say the same of posts from before and after new roots, or one new root.
 func TestTypeScriptEarlierRoots(t *testing.T) {
 	t.Parallel()
-	export, pins := kit.ExportOfTwoRoots(t)
-	for _, pinned := range pins {
-		kit.SameInTypeScript(t, []string{export}, pinned...)
-		kit.Mediator(t, append([]string{"verify", export}, pinned...)...).Refused("1 incomplete", "roots_not_pinned")
+	for _, otherAuditor := range []bool{true, false} {
+		export, pins := kit.ExportOfTwoRoots(t, otherAuditor)
+		for _, pinned := range pins {
+			kit.SameInTypeScript(t, []string{export}, pinned...)
+			kit.Mediator(t, append([]string{"verify", export}, pinned...)...).Refused("1 verified, 1 incomplete",
+				"roots_not_pinned")
+		}
 	}
 }
 

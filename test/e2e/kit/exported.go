@@ -15,21 +15,29 @@ import (
 	"github.com/actionproof/mediator/test/gatetest"
 )
 
-// ExportOfTwoRoots exports two refused posts, from before and after new roots certified the keys of one manifest again.
-// Such posts have no deployment certificate. It returns the file, and the flags that pin each pair of roots.
-func ExportOfTwoRoots(t *testing.T) (path string, pins [2][]string) {
+// ExportOfTwoRoots exports a post and a refused post from before and from after new roots certified the keys of one
+// manifest again: another registry, and also another auditor or the same one. A refused post has no deployment
+// certificate. It returns the file, and the flags that pin each pair of roots.
+func ExportOfTwoRoots(t *testing.T, otherAuditor bool) (path string, pins [2][]string) {
 	t.Helper()
 	var all archive.Archive
 	var posts []ledger.Record
+	k := gatetest.New(t)
 	for i := range pins {
-		k, dir := gatetest.NewAt(t, gatetest.Start.Add(time.Duration(i)*time.Hour)), t.TempDir()
-		f := k.Files(t, dir)
+		if i > 0 {
+			k.Clock.Advance(time.Hour)
+			if k.ReplaceRegistry(t); otherAuditor {
+				k = gatetest.NewAt(t, k.Clock.Now())
+			}
+		}
+		f := k.Files(t, t.TempDir())
 		k.Clock.Advance(time.Minute)
-		r := k.Post(t)
-		r.ID, r.State, r.Artifacts = fmt.Sprint("post_of_", i), ledger.StateRefused, r.Artifacts[:4]
+		whole, refused := k.Post(t), k.Post(t)
+		whole.ID, refused.ID = fmt.Sprint("post_of_", i), fmt.Sprint("refused_of_", i)
+		refused.State, refused.Artifacts = ledger.StateRefused, refused.Artifacts[:4]
 		trust, err := archive.Read(config.Trust{Registry: f.Registry, Auditor: f.Auditor, Bundle: f.Bundle}, f.Manifest)
 		check.Must(t, err)
-		all, posts = append(archive.Archive{trust}, all...), append(posts, r)
+		all, posts = append(archive.Archive{trust}, all...), append(posts, whole, refused)
 		pins[i] = []string{"--registry", f.Registry, "--auditor", f.Auditor}
 	}
 	path = filepath.Join(t.TempDir(), "posts.jsonl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -165,6 +166,11 @@ def _counts(value: Any, name: str, number: int) -> bool:
     return isinstance(value, dict) and value == {name: number} and type(value[name]) is int
 
 
+def _cost(text: str) -> int:
+    """The memory of a text: even an empty one takes some, and one odd character makes all of them wide."""
+    return max(64 + len(text), sys.getsizeof(text))
+
+
 def parse_first(token: str) -> str:
     """The Ed25519 token of a root's two."""
     return token.partition("~")[0]
@@ -303,13 +309,13 @@ class Export:
 
     def receipts(self, session: str, limit: int) -> list[str]:
         """The next receipts of a session, in the order of the file and each once."""
-        kept = self._held.get(session, [])
+        kept = self._held.pop(session, [])
         tokens, rest = kept[:limit], kept[limit:]
-        self._bytes -= sum(64 + len(token) for token in tokens)
         if rest:
             self._held[session] = rest
-        else:
-            self._held.pop(session, None)
+        elif kept:
+            self._bytes -= _cost(session)
+        self._bytes -= sum(map(_cost, tokens))
         while len(tokens) < limit and session == self._session and self._next[0] == "receipt":
             tokens.append(self._receipt())
         return tokens
@@ -330,10 +336,11 @@ class Export:
         """Holds the receipts of the last record that were not asked for."""
         while self._next[0] == "receipt":
             token = self._receipt()
-            self._bytes += 64 + len(token)
+            held = self._held.setdefault(self._session, [])
+            self._bytes += _cost(token) + (0 if held else _cost(self._session))
             if self._bytes > _MAX_SHARED:
                 self._malformed("too many receipts belong to records that are not verified")
-            self._held.setdefault(self._session, []).append(token)
+            held.append(token)
 
     def unasked(self) -> int:
         """The receipts that belong to no record."""

@@ -241,11 +241,13 @@ def _verify(m: Message, directory: Mapping[str, Any], body: bytes | None, now: f
 
 def _key(directory: Mapping[str, Any], wanted: str, now: float) -> bytes | None:
     for jwk in directory["keys"]:
-        if (jwk.get("kty"), jwk.get("crv")) != ("OKP", "Ed25519") or jwk.get("use", "sig") != "sig":
+        if not isinstance(jwk, Mapping) or (jwk.get("kty"), jwk.get("crv")) != ("OKP", "Ed25519"):
             continue
-        public = unb64(jwk["x"])
-        if public is not None and key_id(public) == wanted:
-            return public if jwk.get("nbf", now) <= now < jwk.get("exp", now + 1) else None
+        x, begin, end = jwk.get("x"), jwk.get("nbf", now), jwk.get("exp", now + 1)
+        public = unb64(x) if isinstance(x, str) and jwk.get("use", "sig") == "sig" else None
+        timed = isinstance(begin, int | float) and isinstance(end, int | float) and begin <= now < end
+        if public is not None and timed and key_id(public) == wanted:
+            return public
     return None
 
 
@@ -256,4 +258,4 @@ def _agent(m: Message, covered: InnerList) -> str:
         named = fields.item(m.value(component)).value
     except fields.Malformed:
         named = ""
-    return named if isinstance(named, str) else ""
+    return named if type(named) is str else ""

@@ -116,13 +116,16 @@ class _Record:
         self.trusted = self._trust(trusts)
 
     def _trust(self, trusts: Sequence[Trusted]) -> Trusted:
-        """The trust whose auditor signed the deployment certificate. Without one, that with the manifest, if possible
-        one that knew the record's keys by then. Otherwise today's."""
+        """The trust whose auditor signed the deployment certificate, or without one, that with the manifest. Several
+        can, as after one of two roots was replaced: the first that knew the record's keys by then. Or today's."""
         certificate, manifest = self.tokens.get("deploymentCertificate", ""), self.r.get("manifest", "")
-        for t in trusts:
-            if t.signed(certificate) if certificate else t.knew(manifest, self.tokens.values(), self.last):
-                return t
-        return next((t for t in trusts if not certificate and manifest in t.manifests), trusts[0])
+        found: Trusted | None = None
+        for t in trusts if len(trusts) > 1 else ():
+            if t.signed(certificate) if certificate else manifest in t.manifests:
+                if t.knew(manifest, self.tokens.values(), self.last):
+                    return t
+                found = found or t
+        return found or trusts[0]
 
     def judged(self, sessions: Sessions, out: Judged) -> list[_Failed]:
         """The failed checks. At most the last is more than a missing artifact."""

@@ -291,12 +291,14 @@ func TestOddForms(t *testing.T) {
 	}, w.flags)
 }
 
-// TestEarlierRoots: both say the same of posts that were refused before and after new roots.
+// TestEarlierRoots: both say the same of posts from before and after new roots, or one new root.
 func TestEarlierRoots(t *testing.T) {
 	t.Parallel()
-	export, pins := kit.ExportOfTwoRoots(t)
-	for _, pinned := range pins {
-		alike(t, map[string]string{"of two roots": string(kit.Read(t, export))}, pinned)
+	for _, otherAuditor := range []bool{true, false} {
+		export, pins := kit.ExportOfTwoRoots(t, otherAuditor)
+		for _, pinned := range pins {
+			alike(t, map[string]string{"of two roots": string(kit.Read(t, export))}, pinned)
+		}
 	}
 }
 
