@@ -108,8 +108,8 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request, p Protect) (a
 	}
 	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
 		return a, nil,
-			refusal.New("override_refused", "the parameter %.40q would change the method that the request is bound to",
-				name)
+			refusal.New("override_refused", "the parameter %.40q would change the method or headers that the request is "+
+				"bound to", name)
 	}
 	var ask AuthorizeRequest
 	if ask.Capability, err = once(r.Header, CapabilityHeader); err != nil {

@@ -34,18 +34,23 @@ func CGIName(name string) string {
 	}, name))
 }
 
-// QueryOverride returns a query parameter that makes some servers use another method.
+// QueryOverride returns a query parameter that makes some servers use another method, or headers from its value.
 func QueryOverride(method, query string) string {
 	for name, value := range Parameters(query) {
 		value = strings.TrimSpace(value)
 		isWrite := func(w string) bool { return strings.EqualFold(value, w) }
-		if IsOverride(name) || FoldParameter(name) == "method" && !strings.EqualFold(value, method) &&
+		folded := FoldParameter(name)
+		if IsOverride(name) || folded == googleHeaders || folded == "method" && !strings.EqualFold(value, method) &&
 			slices.ContainsFunc(writes, isWrite) {
 			return name
 		}
 	}
 	return ""
 }
+
+// googleHeaders is Google's $httpHeaders, folded: clients of gRPC-Web put headers there to avoid a preflight. The
+// value could be another method, or the agent's own credential in place of the rule's.
+const googleHeaders = "_httpheaders"
 
 // IsOverride reports whether a header or parameter of this name makes some servers use another method with any value.
 // Rack ignores brackets around a name.

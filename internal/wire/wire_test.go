@@ -296,6 +296,7 @@ func TestQueryOverride(t *testing.T) {
 		"x_method=DELETE": "",
 		"_method=DELETE":  "_method", "a=b&_METHOD=put": "_METHOD", "a=b;_method": "_method",
 		"%5Fmethod=DELETE": "_method", "_HttpMethod=PATCH": "_HttpMethod",
+		"httpHeaders=a": "", "%24httpHeaders=X-HTTP-Method-Override:DELETE%0d%0a": "$httpHeaders",
 		"$httpMethod=POST": "$httpMethod", ".method=DELETE": ".method", "+_method=DELETE": " _method",
 		"%5Bmethod=DELETE": "[method", "_method%00x=DELETE": "_method\x00x",
 		"X-HTTP-Method-Override=DELETE": "X-HTTP-Method-Override", "method=post": "method", "Method=DELETE": "Method",

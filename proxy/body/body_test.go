@@ -127,7 +127,8 @@ func FuzzMethodOverride(f *testing.F) {
 	f.Add("multipart/form-data", []byte("--b\r\nContent-Disposition: form-data; name=_method\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, kind string, body []byte) {
 		name := methodOverride(http.MethodPost, http.Header{"Content-Type": {kind}}, body)
-		if name != "" && !strings.Contains(wire.FoldParameter(name), "method") {
+		folded := wire.FoldParameter(name)
+		if name != "" && folded != "_httpheaders" && !strings.Contains(folded, "method") {
 			t.Errorf("%q is no method", name)
 		}
 	})

@@ -61,7 +61,7 @@ func CheckHeader(r *http.Request) error {
 	}
 	if name := wire.QueryOverride(r.Method, r.URL.RawQuery); name != "" {
 		return refusal.New("override_refused",
-			"some servers take the call's method from the query parameter %.40q", name)
+			"some servers take the call's method or headers from the query parameter %.40q", name)
 	}
 	for name := range h {
 		dashed := wire.CGIName(name)

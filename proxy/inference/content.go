@@ -224,7 +224,7 @@ func (r *reading) item(raw jsontext.Value, what string, known members.Classes) j
 		switch {
 		case members.IsSource(m.Name):
 			continue
-		case m.Name == "audio" && r.Dialect == OpenAIChat && kind == "": // of an earlier answer
+		case m.Name == "audio" && r.Dialect == OpenAIChat: // of an earlier answer
 			r.pointer(m)
 		case m.Name == "images" && r.Dialect == OllamaChat:
 			r.other(m.Value, members.NameOf(text(o, "role")), "")
@@ -274,7 +274,8 @@ func (r *reading) inputItem(raw jsontext.Value, o jsonread.Object) {
 	class := r.known.Items[kind]
 	switch {
 	case class == members.State,
-		kind == "image_generation_call" && textOf(o.Get("result").Value) == "": // the id replaces it
+		kind == "image_generation_call" && text(o, "result") == "", // the id replaces it
+		kind == "reasoning" && text(o, "encrypted_content") == "" && text(o, "id") != "":
 		r.state(kind, text(o, "id"))
 	case kind != "":
 		r.judge(class, kind)

@@ -1,9 +1,13 @@
 package intercept
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
+	"go.uber.org/zap"
+
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -67,6 +71,18 @@ func (c *conn) agent() (string, error) {
 		return "", nil
 	}
 	return c.p.o.Agent(c.socket.Conn)
+}
+
+// watch asks for the agent until the connection ends: a single request, such as for a WebSocket, can outlive the pod's
+// certificate too.
+func (c *conn) watch(life context.Context) {
+	for range every.Tick(life, c.p.o.Limits.AgentCheck) {
+		if _, err := c.agent(); err != nil {
+			c.p.o.Log.Warn("the connection of an agent's pod is closed", zap.Error(err))
+			_ = c.socket.Close()
+			return
+		}
+	}
 }
 
 // handle gives every request to the Handler in one form.

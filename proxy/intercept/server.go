@@ -61,6 +61,7 @@ type Limits struct {
 	HandshakeTimeout time.Duration // of TLS in a tunnel; 15 s if 0
 	IdleTimeout      time.Duration // from one request to the next header; 5 min if 0
 	WriteTimeout     time.Duration // of a write that the client does not read; 5 min if 0
+	AgentCheck       time.Duration // between two checks of the agent of an open connection; 1 min if 0
 	HeaderBytes      int           // of a request, each line counting 32 more; 64 KiB if 0
 	// Connections bounds the open connections of each shared listener, and of all sessions' listeners together; 4096 if
 	// 0, and a sixteenth for one session's. At a full listener a new one replaces one that waits for its client; others
@@ -72,7 +73,7 @@ type Limits struct {
 
 // Check refuses values that make no sense.
 func (l Limits) Check() error {
-	if min(l.HeaderTimeout, l.HandshakeTimeout, l.IdleTimeout, l.WriteTimeout) < 0 ||
+	if min(l.HeaderTimeout, l.HandshakeTimeout, l.IdleTimeout, l.WriteTimeout, l.AgentCheck) < 0 ||
 		min(l.HeaderBytes, l.Connections, l.Tunnels, l.Streams) < 0 {
 		return errors.New("a limit of connections is negative")
 	}
@@ -90,6 +91,7 @@ func (l *Limits) setDefaults() {
 	l.HandshakeTimeout = cmp.Or(l.HandshakeTimeout, 15*time.Second)
 	l.IdleTimeout = cmp.Or(l.IdleTimeout, 5*time.Minute)
 	l.WriteTimeout = cmp.Or(l.WriteTimeout, 5*time.Minute)
+	l.AgentCheck = cmp.Or(l.AgentCheck, time.Minute)
 	l.HeaderBytes = cmp.Or(l.HeaderBytes, 64<<10)
 	l.Connections = cmp.Or(l.Connections, 4096)
 	l.Tunnels = cmp.Or(l.Tunnels, 2048)

@@ -173,3 +173,30 @@ func TestAgentIsNamedForEachRequest(t *testing.T) {
 	ended.Store(true)
 	ask("caller_unknown")
 }
+
+// A call that lasts, such as a WebSocket, ends soon after the certificate of its agent's pod.
+func TestAgentIsNamedInLongCalls(t *testing.T) {
+	var ended atomic.Bool
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.AgentCheck = 10 * time.Millisecond
+		o.Agent = func(net.Conn) (string, error) {
+			if ended.Load() {
+				return "", refusal.New("caller_unknown", "the certificate of the agent's pod is no longer valid")
+			}
+			return "agents/1", nil
+		}
+		o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		})
+	})
+	for _, c := range []*http.Client{r.Client(http1), r.Client(http2)} {
+		ended.Store(false)
+		resp, err := c.Get("https://a.example/")
+		must(t, err)
+		ended.Store(true)
+		if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+			t.Error("the stream ended as if it were whole")
+		}
+	}
+}

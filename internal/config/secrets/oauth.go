@@ -92,6 +92,15 @@ func (t *TokenEndpoint) options() credential.TokenEndpoint {
 		InParams: t.ClientAuth == "post"}
 }
 
+// Files returns the paths of the secrets; some may be empty.
+func (o *OAuth) Files() []string {
+	all := []string{o.ClientSecretFile, o.RefreshTokenFile, o.SubjectTokenFile}
+	if o.IdentityProvider != nil {
+		all = append(all, o.IdentityProvider.ClientSecretFile)
+	}
+	return all
+}
+
 // Options returns what the source of the tokens needs. Refresh tokens are stored below state.
 func (o *OAuth) Options(state string, via http.RoundTripper) credential.OAuthOptions {
 	out := credential.OAuthOptions{TokenEndpoint: o.options(), Scopes: o.Scopes, Audience: o.Audience,

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/internal/config"
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/flood"
 	"github.com/actionproof/mediator/internal/identity"
@@ -57,6 +58,10 @@ func (p *Process) Client(at config.Peer) (*http.Client, string) {
 // strangerTimeout bounds how long the server still reads a request of a caller that it does not admit.
 const strangerTimeout = time.Second
 
+// callerCheck is the time between two checks of the caller of a request that lasts, as one that follows the calls does:
+// the answer must not outlive the caller's certificate or token. It is a variable for the tests.
+var callerCheck = 30 * time.Second
+
 // admitting passes on the requests of the callers of an endpoint with one address, and names them (see
 // [wire.CallerOf]). The kernel judges those of a unix socket.
 func (p *Process) admitting(e config.Endpoint, tokens config.Tokens, next http.Handler) http.Handler {
@@ -77,7 +82,21 @@ func (p *Process) admitting(e config.Endpoint, tokens config.Tokens, next http.H
 		}
 		body := bodies.Of(caller.ID, r)
 		defer body.End()
-		r = r.WithContext(wire.WithCaller(r.Context(), caller))
+		ctx, end := context.WithCancel(r.Context())
+		defer end()
+		// next may change the header
+		asked := &http.Request{Method: r.Method, TLS: r.TLS,
+			Header: http.Header{"Authorization": r.Header["Authorization"]}}
+		long := time.AfterFunc(callerCheck, func() {
+			for range every.Tick(ctx, callerCheck) {
+				if caller, err := p.callerOf(e, tokens, asked); err != nil {
+					log.Warn("a request was cut off", zap.String("caller", caller.ID), zap.Error(err))
+					end()
+				}
+			}
+		})
+		defer long.Stop()
+		r = r.WithContext(wire.WithCaller(ctx, caller))
 		r.Body = body
 		next.ServeHTTP(w, r)
 	})

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,6 +24,8 @@ import (
 
 // TestTokens: an operator without a certificate reads with one token, and does everything with the other.
 func TestTokens(t *testing.T) {
+	callerCheck = 10 * time.Millisecond
+	t.Cleanup(func() { callerCheck = 30 * time.Second })
 	a, dir := tlstest.New(t), t.TempDir()
 	id, err := identity.Load(a.Write(t, t.TempDir(), nil, "spiffe://example.org/pod/agents/1"))
 	check.Must(t, err)
@@ -42,6 +45,11 @@ func TestTokens(t *testing.T) {
 	go func() {
 		done <- endpoint.Serve(ctx, l,
 			p.admitting(e, tokens, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/follow" {
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+					return
+				}
 				caller, _ := wire.CallerOf(r.Context())
 				wire.Write(w, caller.ID, nil)
 			})), endpoint.Limits{}, time.Minute, p.Log)
@@ -96,7 +104,13 @@ func TestTokens(t *testing.T) {
 	_, err = ask(stranger, http.MethodGet)
 	check.WantCode(t, err, "caller_unknown", "spiffe://example.org/other is not among the callers")
 
-	path("read", strings.Repeat("n", 32)) // replaced while the process runs
+	client, base := endpoint.Client(config.Peer{TCP: l.Addr().String()}, by(reads))
+	defer client.CloseIdleConnections()
+	followed, err := client.Get(base + "/follow")
+	check.Must(t, err)
+	defer followed.Body.Close()
+	path("read", strings.Repeat("n", 32))     // replaced while the process runs
+	_, _ = io.Copy(io.Discard, followed.Body) // an answer does not outlive the caller's token
 	_, err = ask(by(reads), http.MethodGet)
 	check.WantCode(t, err, "caller_unknown", "this endpoint knows no such token")
 	if _, err := ask(by(strings.Repeat("n", 32)), http.MethodGet); err != nil {

@@ -11,9 +11,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/actionproof/mediator/custody/vault"
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/await"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/internal/config/secrets"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keystore"
 	"github.com/actionproof/mediator/proxy/credential"
 )
@@ -25,8 +27,8 @@ type credentials struct {
 	byRule map[string]*credential.Credential
 	// inVault tries what the credentials need of Vault, by its description. It needs a login: see read.
 	inVault map[string]func(context.Context) error
-	// tokens are the sources of tokens, by their configuration. Rules can share one, and a reload keeps it: a refresh
-	// token is used once.
+	// tokens are the sources of tokens, by their configuration and secrets. Rules can share one, and a reload keeps it: a
+	// refresh token is used once.
 	tokens map[string]credential.Source
 	// secrets are the secrets in Vault, by path and version. Rules can share one. A reload keeps those with a lease.
 	secrets map[string]*vault.Secret
@@ -67,9 +69,11 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (all credentials, err error
 func (p *sidecar) source(all credentials, state, rule string, r *secrets.Credential) (credential.Source, error) {
 	switch {
 	case r.OAuth != nil:
-		return p.token(all, *r.OAuth, func() credential.Source { return credential.OAuth(r.OAuth.Options(state, p)) }), nil
+		create := func() credential.Source { return credential.OAuth(r.OAuth.Options(state, p)) }
+		return p.token(all, *r.OAuth, create, r.OAuth.Files()...), nil
 	case r.Google != nil:
-		return p.token(all, *r.Google, func() credential.Source { return credential.Google(r.Google.Options(p)) }), nil
+		create := func() credential.Source { return credential.Google(r.Google.Options(p)) }
+		return p.token(all, *r.Google, create, r.Google.KeyFile), nil
 	case r.Vault != nil:
 		source := p.inVault(all, rule, r)
 		all.inVault["the credential of the rule "+rule+" in Vault"] = reading(source)
@@ -100,11 +104,16 @@ func reading(of credential.Source) func(context.Context) error {
 	}
 }
 
-// token returns the source of tokens for a configuration, made by create if there is none yet.
-func (p *sidecar) token(all credentials, of any, create func() credential.Source) credential.Source {
+// token returns the source of tokens for a configuration and the present contents of its files, made by create if
+// there is none yet.
+func (p *sidecar) token(all credentials, of any, create func() credential.Source, paths ...string) credential.Source {
 	key := fmt.Sprintf("%T", of)
 	if text, err := json.Marshal(of); err == nil {
 		key += string(text)
+	}
+	for _, path := range paths {
+		secret, _ := files.ReadSecret(path, 1) // its use says what is wrong with it
+		key += evidence.HashBytes([]byte(secret))
 	}
 	if now := p.current.Load(); all.tokens[key] == nil && now != nil {
 		all.tokens[key] = now.credentials.tokens[key]
@@ -146,7 +155,7 @@ func (p *sidecar) githubApp(all credentials, g *secrets.GitHubApp) credential.So
 			return err
 		}
 	}
-	return p.token(all, *g, func() credential.Source { return credential.GitHubApp(g.Options(p, sign)) })
+	return p.token(all, *g, func() credential.Source { return credential.GitHubApp(g.Options(p, sign)) }, g.KeyFile)
 }
 
 // read tries once what the credentials need of Vault. With mayWait it waits until Vault gives it.

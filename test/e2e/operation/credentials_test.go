@@ -38,6 +38,7 @@ type tokens struct {
 	mu      sync.Mutex // guards the fields below
 	granted map[string]int
 	refresh string // the only valid refresh token
+	secret  string // of the client
 	away    bool
 	posts   int
 }
@@ -47,7 +48,7 @@ func (s *tokens) grant(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	user, secret, _ := r.BasicAuth()
 	refresh := r.PostFormValue("refresh_token")
-	knows := user == "mediator" && secret == "the-client-secret"
+	knows := user == "mediator" && secret == s.secret
 	if r.URL.Path == "/refresh" {
 		knows = refresh != "" && refresh == s.refresh
 	}
@@ -92,11 +93,12 @@ func (s *tokens) call(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestTokens gets access tokens and signs for AWS in the confined sidecar. A reload keeps the tokens, a restart uses
-// the stored refresh token, and a post without its token leaves its event.
+// TestTokens gets access tokens and signs for AWS in the confined sidecar. A reload keeps the tokens unless a secret was
+// replaced, a restart uses the stored refresh token, and a post without its token leaves its event.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	server := &tokens{granted: make(map[string]int), refresh: "first-refresh-token"}
+	server := &tokens{granted: make(map[string]int), refresh: "first-refresh-token",
+		secret: "the-client-secret"}
 	r := kit.PrepareRig(t, kit.Plain, func(r *kit.Rig) (http.Handler, string) {
 		_, port, _ := strings.Cut(kit.ServeTLS(t, r.Dir, http.HandlerFunc(server.grant)), ":")
 		return http.HandlerFunc(server.call), strings.ReplaceAll(tokenRules, "TOKENS", kit.Plain[0]+":"+port)
@@ -138,15 +140,28 @@ func TestTokens(t *testing.T) {
 			t.Errorf("no %s in the metrics", want)
 		}
 	}
-	kit.Mediator(t, "reload", "unix:"+r.Stack.Socket("serve")).Done("reloaded: configuration ")
-	calls()
+	reload := func() {
+		t.Helper()
+		kit.Mediator(t, "reload", "unix:"+r.Stack.Socket("serve")).Done("reloaded: configuration ")
+		calls()
+	}
+	reload()
 	granted(1, 1)
+	kit.Write(t, r.In("secrets/client"), "the-client-secret\n") // the same secret
+	reload()
+	granted(1, 1)
+	kit.Write(t, r.In("secrets/client"), "another-client-secret")
+	server.mu.Lock()
+	server.secret = "another-client-secret"
+	server.mu.Unlock()
+	reload()
+	granted(2, 1)
 
 	r.StopProcess(t, "serve")
 	r.StartProcess(t, "serve")
 	agent = r.OpenAgent(t)
 	calls()
-	granted(2, 2)
+	granted(3, 2)
 
 	r.StopProcess(t, "serve")
 	server.mu.Lock()
@@ -167,7 +182,7 @@ func TestTokens(t *testing.T) {
 	log, err := os.ReadFile(r.In("serve.log"))
 	check.Must(t, err)
 	for _, text := range []string{string(log), metrics, fmt.Sprint(r.Records(t, "limit=1000"))} {
-		for _, secret := range []string{"the-client-secret", "refresh-token", "access-token-of", "the-secret-access-key",
+		for _, secret := range []string{"-client-secret", "refresh-token", "access-token-of", "the-secret-access-key",
 			"the-session-token"} {
 			if strings.Contains(text, secret) {
 				t.Errorf("%s is in %.4096s", secret, text)
