@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -75,7 +76,7 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 		Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4),
 	}
 	if r != nil && wire.IsMethod(r.Method) { // others are refused and not recorded
-		c.record.Method = r.Method
+		c.record.Method = strings.Clone(r.Method)
 	}
 	return c
 }
@@ -83,7 +84,8 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 func (c *call) route(t upstream.Target) {
 	c.target = t
 	c.record.Host = t.Address()
-	c.record.Path = c.r.URL.EscapedPath() // no query: it may hold secrets
+	// No query: it may hold secrets. A record holds no part of a text of the request, which would stay in memory with it.
+	c.record.Path = strings.Clone(c.r.URL.EscapedPath())
 	c.record.Scheme, c.record.QueryNames = t.Scheme, wire.QueryNames(c.r.URL.RawQuery)
 	c.record.Carries = rules.Carries(c.r.Header)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -79,7 +80,7 @@ func (p *Pipeline) recordOnce(ctx context.Context, c *call, err error) (id strin
 // Refuse answers a request that the connection layer refused, and records the refusal unless it has a record.
 func (p *Pipeline) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	c := p.newCall(w, r)
-	c.record.Path = r.URL.EscapedPath()
+	c.record.Path = strings.Clone(r.URL.EscapedPath())
 	if r.Method == http.MethodConnect {
 		c.record.Flow = flowConnect
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -219,5 +220,38 @@ func TestFloodOfASession(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestRecordsHoldNoRequest: records wait for the ledger in memory, so they keep no texts of their requests alive.
+func TestRecordsHoldNoRequest(t *testing.T) {
+	const calls, long = 100, 60 << 10
+	l := newLoadRig(t, Load{})
+	call := func() {
+		r := httptest.NewRequest(http.MethodGet, "https://a.example/x?name=1&"+strings.Repeat("y", long), nil)
+		r.Header.Set("Content-Type", "text/plain; x="+strings.Repeat("z", long))
+		target, err := upstream.ParseOrigin(r.URL.Scheme, r.URL.Host)
+		must(t, err)
+		l.pipeline.ServeHTTP(httptest.NewRecorder(),
+			r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target})))
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what pools keep is gone after the second
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	call()
+	before := heap()
+	for range calls {
+		call()
+	}
+	after := heap()
+	if rec, n := l.record.last(); n != 1+calls || rec.Path != "/x" || rec.Carries != "text/plain" || len(rec.QueryNames) != 1 {
+		t.Fatalf("%d records, the last %+v", n, rec)
+	}
+	if grown := (int64(after) - int64(before)) / calls; grown > long/4 {
+		t.Errorf("a record keeps %d bytes", grown)
 	}
 }

@@ -140,7 +140,7 @@ type Record interface {
 	AddLater(p ledger.Record) error
 	// Reserve takes a place for the record of a session's call, or refuses. Release gives it back unless FinishLater or
 	// AddLater has used it.
-	Reserve(id, session string, inFlight int) error
+	Reserve(r ledger.Record, inFlight int) error
 	Release(id string)
 }
 

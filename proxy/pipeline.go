@@ -162,7 +162,7 @@ func (p *Pipeline) enter(c *call) (err error) {
 	if c.slot, err = p.load.Enter(c.record.Session); err != nil {
 		return err
 	}
-	if err = p.o.Record.Reserve(c.record.ID, c.record.Session, p.load.Calls); err != nil {
+	if err = p.o.Record.Reserve(c.record, p.load.Calls); err != nil {
 		c.slot.Leave()
 	}
 	return err
