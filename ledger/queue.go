@@ -61,10 +61,10 @@ type queued struct {
 	tried   bool
 }
 
-// place is a session's room for one record: n places. The zero place is none.
+// place is a party's room for one record: n places. The zero place is none.
 type place struct {
-	session string
-	n       int64
+	party string
+	n     int64
 }
 
 // placeSize is the length of a path, in bytes, from which a record takes a further place: the agent chooses it, and a
@@ -93,17 +93,17 @@ func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	return q
 }
 
-// Reserve takes a place for the record of a session's call, so that FinishLater or AddLater surely takes it, or several
-// if its path is long. inFlight is the number of calls that may be in flight. A session's calls in flight and queued
+// Reserve takes a place for the record of a party's call, so that FinishLater or AddLater surely takes it, or several
+// if its path is long. inFlight is the number of calls that may be in flight. A party's calls in flight and queued
 // records together take at most as many places as they leave free ([share.Pool]). Without a place Reserve returns an
 // [*Error].
-func (q *Queue) Reserve(r Record, inFlight int) error {
-	p := place{r.Session, int64(1 + len(r.Path)/placeSize)}
+func (q *Queue) Reserve(r Record, party string, inFlight int) error {
+	p := place{party, int64(1 + len(r.Path)/placeSize)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Twice, because a session alone gets half of the places, and so half of the queue beside all its calls.
 	q.most = maxQueued + 2*int64(inFlight)
-	if !q.places.Take(p.session, p.n, q.most) {
+	if !q.places.Take(p.party, p.n, q.most) {
 		return errFull
 	}
 	q.reserved[r.ID] = p
@@ -116,7 +116,7 @@ func (q *Queue) Release(id string) {
 	defer q.mu.Unlock()
 	if p, ok := q.reserved[id]; ok {
 		delete(q.reserved, id)
-		q.places.Give(p.session, p.n)
+		q.places.Give(p.party, p.n)
 	}
 }
 
@@ -242,7 +242,7 @@ func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 			q.lost(some[i].Record, err)
 		}
 		if p := some[i].place; p.n > 0 {
-			q.places.Give(p.session, p.n)
+			q.places.Give(p.party, p.n)
 		}
 	}
 

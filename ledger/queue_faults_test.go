@@ -51,7 +51,7 @@ func TestQueueIsFull(t *testing.T) {
 		for i := range 200 * 60 { // 200 a second for a minute
 			time.Sleep(5 * time.Millisecond)
 			id := fmt.Sprintf("post_%05d", i)
-			if q.Reserve(ledger.Record{ID: id, Session: id}, 0) != nil {
+			if q.Reserve(ledger.Record{ID: id}, id, 0) != nil {
 				continue
 			}
 			if i%2 == 0 { // refused after all
@@ -74,7 +74,7 @@ func TestQueueIsFull(t *testing.T) {
 		}
 		h.back.Store(true)
 		time.Sleep(time.Minute)
-		if err := errors.Join(q.Full(), q.Reserve(ledger.Record{ID: "next"}, 0), q.Close()); err != nil || h.stored.Load() != sent {
+		if err := errors.Join(q.Full(), q.Reserve(ledger.Record{ID: "next"}, "", 0), q.Close()); err != nil || h.stored.Load() != sent {
 			t.Errorf("%d are stored of %d, %v", h.stored.Load(), sent, err)
 		}
 	})
@@ -99,10 +99,10 @@ func TestQueueIsShared(t *testing.T) {
 				var going []ledger.Record
 				fill := func(session string) (sent int) {
 					for ; ; sent++ {
-						r := ledger.Record{ID: fmt.Sprintf("post_%s_%05d", session, sent), Session: session,
-							Path: tt.path, State: ledger.StateForwarded}
+						r := ledger.Record{ID: fmt.Sprintf("post_%s_%05d", session, sent), Path: tt.path,
+							State: ledger.StateForwarded}
 						switch {
-						case q.Reserve(r, 0) != nil:
+						case q.Reserve(r, session, 0) != nil:
 							return sent
 						case tt.inFlight:
 							going = append(going, r)
@@ -121,7 +121,7 @@ func TestQueueIsShared(t *testing.T) {
 				}
 				h.back.Store(true)
 				time.Sleep(time.Minute)
-				check.Must(t, q.Reserve(ledger.Record{ID: "next", Session: "ses_0"}, 0))
+				check.Must(t, q.Reserve(ledger.Record{ID: "next"}, "ses_0", 0))
 				check.Must(t, q.Close())
 				if n := h.stored.Load(); int(n) != tt.want[0]+tt.want[1]+tt.want[2] {
 					t.Errorf("%d are stored", n)
@@ -227,12 +227,12 @@ func TestFullOfOne(t *testing.T) {
 		id, queued := "", 0
 		for ; ; queued++ {
 			id = fmt.Sprintf("post_%05d", queued)
-			if q.Reserve(ledger.Record{ID: id, Session: "ses_1"}, 1024) != nil {
+			if q.Reserve(ledger.Record{ID: id}, "ses_1", 1024) != nil {
 				break
 			}
 			check.Must(t, q.AddLater(ledger.Record{ID: id, State: ledger.StateForwarded}))
 		}
-		check.Must(t, errors.Join(q.Full(), q.Reserve(ledger.Record{ID: id, Session: "ses_2"}, 1024)))
+		check.Must(t, errors.Join(q.Full(), q.Reserve(ledger.Record{ID: id}, "ses_2", 1024)))
 		if queued <= 1024 {
 			t.Errorf("%d are queued", queued)
 		}

@@ -147,7 +147,7 @@ func (c *call) readBody(limit int64, kind string) (*body.Body, error) {
 	// A deadline ends a read; a context does not. Connections without deadlines have the server's limits.
 	reading := http.NewResponseController(c.w)
 	_ = reading.SetReadDeadline(c.p.o.Now().Add(c.p.o.Timeouts.Step))
-	read, err := c.p.bodies.Read(c.w, c.r, c.session.ID, limit, kind == rules.ContentJSON, kind != "")
+	read, err := c.p.bodies.Read(c.w, c.r, c.session.Party(), limit, kind == rules.ContentJSON, kind != "")
 	_ = reading.SetReadDeadline(time.Time{})
 	return read, err
 }
@@ -156,7 +156,7 @@ func (c *call) readBody(limit int64, kind string) (*body.Body, error) {
 func (c *call) awaitTurn(size int) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), c.p.o.Timeouts.Step)
 	defer cancel()
-	return c.p.bodies.Turn(ctx, c.session.ID, size)
+	return c.p.bodies.Turn(ctx, c.session.Party(), size)
 }
 
 func (c *call) text() []byte {

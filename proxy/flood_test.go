@@ -2,10 +2,12 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/trigger"
 )
 
 const stranger = "Basic c2VzX3g6eA==" // of no session
@@ -248,10 +251,64 @@ func TestRecordsHoldNoRequest(t *testing.T) {
 		call()
 	}
 	after := heap()
-	if rec, n := l.record.last(); n != 1+calls || rec.Path != "/x" || rec.Carries != "text/plain" || len(rec.QueryNames) != 1 {
+	rec, n := l.record.last()
+	if n != 1+calls || rec.Path != "/x" || rec.Carries != "text/plain" || len(rec.QueryNames) != 1 {
 		t.Fatalf("%d records, the last %+v", n, rec)
 	}
 	if grown := (int64(after) - int64(before)) / calls; grown > long/4 {
 		t.Errorf("a record keeps %d bytes", grown)
+	}
+}
+
+// TestPodsShare: an agent in a pod of its own has one share, also of the calls of its earlier sessions, which may go on,
+// and before its first one. Another pod still gets its event and makes its calls.
+func TestPodsShare(t *testing.T) {
+	for name, tt := range map[string]struct {
+		url      string
+		sessions int
+	}{
+		"one session":      {"https://a.example/x", 1},
+		"sessions in turn": {"https://a.example/x", 5},
+		"no session":       {ownURL + "/v1/event/next?wait=60s", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLoadRig(t, Load{Calls: 16})
+				handler, going := NewHandler(l.pipeline), make(chan struct{})
+				call := func(pod, url string) *httptest.ResponseRecorder {
+					r := httptest.NewRequest(http.MethodGet, url, nil)
+					target, err := upstream.ParseOrigin(r.URL.Scheme, r.URL.Host)
+					must(t, err)
+					route := intercept.Route{Target: target, Agent: pod}
+					if party := handler.Party(route); party != pod {
+						t.Errorf("a tunnel counts for %q", party)
+					}
+					w := httptest.NewRecorder()
+					l.pipeline.ServeHTTP(w, r.WithContext(intercept.WithRoute(r.Context(), route)))
+					return w
+				}
+				l.answer = func(*http.Request) (int, error) { <-going; return http.StatusOK, nil }
+				asks, _ := l.sessions.Turn(t.Context(), "pod/a", 0)
+				var calls sync.WaitGroup
+				for i := range max(1, tt.sessions) {
+					if tt.sessions > 0 {
+						l.sessions.OpenStanding(trigger.Event{ID: fmt.Sprint("evt_", i)}, "worker-1", "pod/a")
+					}
+					for range 16 {
+						calls.Go(func() { call("pod/a", tt.url) })
+					}
+					synctest.Wait()
+				}
+				if held, _ := l.pipeline.load.InFlight(); held != 8 {
+					t.Errorf("pod/a holds %d of 16 calls", held)
+				}
+				if w := call("pod/b", ownURL+"/v1/event/next?wait=0s"); w.Code != http.StatusOK {
+					t.Errorf("pod/b gets no event: %d %s", w.Code, w.Body)
+				}
+				asks()
+				close(going)
+				calls.Wait()
+			})
+		})
 	}
 }
