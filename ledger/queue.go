@@ -42,8 +42,8 @@ type Queue struct {
 	mu      sync.Mutex
 	changed *sync.Cond // broadcast when anything below changes
 	records []*queued  // in order of arrival; a record that failed moves to the end
-	// reserved has the sessions of the reserved places, by record. places also counts the queued records that had one.
-	reserved map[string]string
+	// reserved has the reserved places, by record. places also counts the queued records that had one.
+	reserved map[string]place
 	places   share.Pool
 	most     int64 // places, at the last Reserve
 	added    int   // all records taken so far
@@ -57,15 +57,24 @@ type Queue struct {
 type queued struct {
 	Record
 	outcome bool // of a post that had begun
-	placed  bool // takes a place of party
-	party   string
+	place   place
 	tried   bool
 }
+
+// place is a party's room for one record: n places. The zero place is none.
+type place struct {
+	party string
+	n     int64
+}
+
+// placeSize is the length of a path, in bytes, from which a record takes a further place: the agent chooses it, and a
+// long one would otherwise take much memory, and hold up others' records while it is stored.
+const placeSize = 4 << 10
 
 // NewQueue makes a queue in front of s. It calls lost for each record that it took but could not store.
 func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	q := &Queue{Store: s, lost: lost, done: make(chan struct{}), closing: make(chan struct{}),
-		reserved: make(map[string]string), most: maxQueued}
+		reserved: make(map[string]place), most: maxQueued}
 	q.hurry, q.forked = make(chan struct{}, 1), make(map[string]*ForkedError)
 	q.changed = sync.NewCond(&q.mu)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -84,18 +93,20 @@ func NewQueue(s Store, lost func(r Record, err error)) *Queue {
 	return q
 }
 
-// Reserve takes a place for the record of a session's call, so that FinishLater or AddLater surely takes it. inFlight
-// is the number of calls that may be in flight. A session's calls in flight and queued records together take at most as
-// many places as they leave free ([share.Pool]). Without a place Reserve returns an [*Error].
-func (q *Queue) Reserve(id, session string, inFlight int) error {
+// Reserve takes a place for the record of a party's call, so that FinishLater or AddLater surely takes it, or several
+// if its path is long. inFlight is the number of calls that may be in flight. A party's calls in flight and queued
+// records together take at most as many places as they leave free ([share.Pool]). Without a place Reserve returns an
+// [*Error].
+func (q *Queue) Reserve(r Record, party string, inFlight int) error {
+	p := place{party, int64(1 + len(r.Path)/placeSize)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	// Twice, because a session alone gets half of the places, and so half of the queue beside all its calls.
 	q.most = maxQueued + 2*int64(inFlight)
-	if !q.places.Take(session, 1, q.most) {
+	if !q.places.Take(p.party, p.n, q.most) {
 		return errFull
 	}
-	q.reserved[id] = session
+	q.reserved[r.ID] = p
 	return nil
 }
 
@@ -103,9 +114,9 @@ func (q *Queue) Reserve(id, session string, inFlight int) error {
 func (q *Queue) Release(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if session, ok := q.reserved[id]; ok {
+	if p, ok := q.reserved[id]; ok {
 		delete(q.reserved, id)
-		q.places.Give(session, 1)
+		q.places.Give(p.party, p.n)
 	}
 }
 
@@ -120,7 +131,7 @@ func (q *Queue) AddLater(r Record) error { return q.add(r, false) }
 func (q *Queue) add(r Record, outcome bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	party, placed := q.reserved[r.ID]
+	p, placed := q.reserved[r.ID]
 	switch {
 	case q.closed:
 		return ErrClosed
@@ -128,7 +139,7 @@ func (q *Queue) add(r Record, outcome bool) error {
 		return errFull
 	}
 	delete(q.reserved, r.ID)
-	q.records = append(q.records, &queued{Record: r, outcome: outcome, placed: placed, party: party})
+	q.records = append(q.records, &queued{Record: r, outcome: outcome, place: p})
 	q.added++
 	q.changed.Broadcast()
 	return nil
@@ -230,8 +241,8 @@ func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 		default:
 			q.lost(some[i].Record, err)
 		}
-		if some[i].placed {
-			q.places.Give(some[i].party, 1)
+		if p := some[i].place; p.n > 0 {
+			q.places.Give(p.party, p.n)
 		}
 	}
 

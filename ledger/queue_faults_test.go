@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -50,7 +51,7 @@ func TestQueueIsFull(t *testing.T) {
 		for i := range 200 * 60 { // 200 a second for a minute
 			time.Sleep(5 * time.Millisecond)
 			id := fmt.Sprintf("post_%05d", i)
-			if q.Reserve(id, id, 0) != nil {
+			if q.Reserve(ledger.Record{ID: id}, id, 0) != nil {
 				continue
 			}
 			if i%2 == 0 { // refused after all
@@ -73,16 +74,24 @@ func TestQueueIsFull(t *testing.T) {
 		}
 		h.back.Store(true)
 		time.Sleep(time.Minute)
-		if err := errors.Join(q.Full(), q.Reserve("next", "", 0), q.Close()); err != nil || h.stored.Load() != sent {
+		if err := errors.Join(q.Full(), q.Reserve(ledger.Record{ID: "next"}, "", 0), q.Close()); err != nil || h.stored.Load() != sent {
 			t.Errorf("%d are stored of %d, %v", h.stored.Load(), sent, err)
 		}
 	})
 }
 
 // TestQueueIsShared: a session whose calls fill the queue while the store fails leaves places for the calls of others.
-// Calls in flight take places too.
+// Calls in flight take places too, and calls with long paths several.
 func TestQueueIsShared(t *testing.T) {
-	for name, inFlight := range map[string]bool{"queued": false, "in flight": true} {
+	for name, tt := range map[string]struct {
+		inFlight bool
+		path     string
+		want     [3]int
+	}{
+		"queued":      {false, "/", [3]int{512, 256, 128}},
+		"in flight":   {true, "/", [3]int{512, 256, 128}},
+		"a long path": {false, "/" + strings.Repeat("&", 60<<10), [3]int{32, 16, 8}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := new(hole)
@@ -90,18 +99,19 @@ func TestQueueIsShared(t *testing.T) {
 				var going []ledger.Record
 				fill := func(session string) (sent int) {
 					for ; ; sent++ {
-						r := ledger.Record{ID: fmt.Sprintf("post_%s_%05d", session, sent), State: ledger.StateForwarded}
+						r := ledger.Record{ID: fmt.Sprintf("post_%s_%05d", session, sent), Path: tt.path,
+							State: ledger.StateForwarded}
 						switch {
-						case q.Reserve(r.ID, session, 0) != nil:
+						case q.Reserve(r, session, 0) != nil:
 							return sent
-						case inFlight:
+						case tt.inFlight:
 							going = append(going, r)
 						default:
 							check.Must(t, q.AddLater(r))
 						}
 					}
 				}
-				for i, want := range []int{512, 256, 128} {
+				for i, want := range tt.want {
 					if got := fill(fmt.Sprintf("ses_%d", i)); got != want {
 						t.Errorf("session %d has %d places, want %d", i, got, want)
 					}
@@ -111,9 +121,9 @@ func TestQueueIsShared(t *testing.T) {
 				}
 				h.back.Store(true)
 				time.Sleep(time.Minute)
-				check.Must(t, q.Reserve("next", "ses_0", 0))
+				check.Must(t, q.Reserve(ledger.Record{ID: "next"}, "ses_0", 0))
 				check.Must(t, q.Close())
-				if n := h.stored.Load(); n != 512+256+128 {
+				if n := h.stored.Load(); int(n) != tt.want[0]+tt.want[1]+tt.want[2] {
 					t.Errorf("%d are stored", n)
 				}
 			})
@@ -217,12 +227,12 @@ func TestFullOfOne(t *testing.T) {
 		id, queued := "", 0
 		for ; ; queued++ {
 			id = fmt.Sprintf("post_%05d", queued)
-			if q.Reserve(id, "ses_1", 1024) != nil {
+			if q.Reserve(ledger.Record{ID: id}, "ses_1", 1024) != nil {
 				break
 			}
 			check.Must(t, q.AddLater(ledger.Record{ID: id, State: ledger.StateForwarded}))
 		}
-		check.Must(t, errors.Join(q.Full(), q.Reserve(id, "ses_2", 1024)))
+		check.Must(t, errors.Join(q.Full(), q.Reserve(ledger.Record{ID: id}, "ses_2", 1024)))
 		if queued <= 1024 {
 			t.Errorf("%d are queued", queued)
 		}

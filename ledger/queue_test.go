@@ -127,7 +127,7 @@ func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stuck{let: make(chan struct{})}
 		q := ledger.NewQueue(s, func(ledger.Record, error) { t.Error("one was lost") })
-		check.Must(t, q.Reserve("placed", "ses_1", 0))
+		check.Must(t, q.Reserve(ledger.Record{ID: "placed"}, "ses_1", 0))
 		var err error
 		taken := -1
 		for ; err == nil; taken++ {
@@ -225,7 +225,7 @@ func TestQueueOutlastsTheStore(t *testing.T) {
 				refused := 0
 				for i := range tt.posts {
 					p := ledger.Record{ID: fmt.Sprintf("post_%04d", i), State: ledger.StateForwarded}
-					if q.Reserve(p.ID, p.ID, 1024) != nil {
+					if q.Reserve(p, p.ID, 1024) != nil {
 						refused++
 						continue
 					}

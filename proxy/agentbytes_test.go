@@ -108,7 +108,7 @@ func (b *books) Begin(context.Context, ledger.Record, ...ledger.Key) error { ret
 func (b *books) Finish(ctx context.Context, p ledger.Record) error         { return b.Add(ctx, p) }
 func (b *books) FinishLater(p ledger.Record) error                         { return b.Add(context.Background(), p) }
 func (b *books) AddLater(p ledger.Record) error                            { return b.Add(context.Background(), p) }
-func (b *books) Reserve(string, string, int) error                         { return nil }
+func (b *books) Reserve(ledger.Record, string, int) error                  { return nil }
 func (b *books) Release(string)                                            {}
 
 func (b *books) Add(_ context.Context, p ledger.Record) error {

@@ -35,7 +35,7 @@ func (forgetful) Finish(context.Context, ledger.Record) error               { re
 func (forgetful) Add(context.Context, ledger.Record) error                  { return nil }
 func (forgetful) FinishLater(ledger.Record) error                           { return nil }
 func (forgetful) AddLater(ledger.Record) error                              { return nil }
-func (forgetful) Reserve(string, string, int) error                         { return nil }
+func (forgetful) Reserve(ledger.Record, string, int) error                  { return nil }
 func (forgetful) Release(string)                                            {}
 
 // newBenchRig has these egress rules, no limits and no records.

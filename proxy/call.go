@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -75,7 +76,7 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 		Manifest: p.o.Strict.ManifestHash, Steps: make([]ledger.Step, 0, 4),
 	}
 	if r != nil && wire.IsMethod(r.Method) { // others are refused and not recorded
-		c.record.Method = r.Method
+		c.record.Method = strings.Clone(r.Method)
 	}
 	return c
 }
@@ -83,7 +84,8 @@ func (p *Pipeline) newCall(w http.ResponseWriter, r *http.Request) *call {
 func (c *call) route(t upstream.Target) {
 	c.target = t
 	c.record.Host = t.Address()
-	c.record.Path = c.r.URL.EscapedPath() // no query: it may hold secrets
+	// No query: it may hold secrets. A record holds no part of a text of the request, which would stay in memory with it.
+	c.record.Path = strings.Clone(c.r.URL.EscapedPath())
 	c.record.Scheme, c.record.QueryNames = t.Scheme, wire.QueryNames(c.r.URL.RawQuery)
 	c.record.Carries = rules.Carries(c.r.Header)
 }
@@ -145,7 +147,7 @@ func (c *call) readBody(limit int64, kind string) (*body.Body, error) {
 	// A deadline ends a read; a context does not. Connections without deadlines have the server's limits.
 	reading := http.NewResponseController(c.w)
 	_ = reading.SetReadDeadline(c.p.o.Now().Add(c.p.o.Timeouts.Step))
-	read, err := c.p.bodies.Read(c.w, c.r, c.session.ID, limit, kind == rules.ContentJSON, kind != "")
+	read, err := c.p.bodies.Read(c.w, c.r, c.session.Party(), limit, kind == rules.ContentJSON, kind != "")
 	_ = reading.SetReadDeadline(time.Time{})
 	return read, err
 }
@@ -154,7 +156,7 @@ func (c *call) readBody(limit int64, kind string) (*body.Body, error) {
 func (c *call) awaitTurn(size int) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(c.r.Context(), c.p.o.Timeouts.Step)
 	defer cancel()
-	return c.p.bodies.Turn(ctx, c.session.ID, size)
+	return c.p.bodies.Turn(ctx, c.session.Party(), size)
 }
 
 func (c *call) text() []byte {

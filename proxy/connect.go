@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -77,7 +78,7 @@ func (p *Pipeline) recordOnce(ctx context.Context, w http.ResponseWriter, r *htt
 		c.record.Host = route.Target.Address()
 	}
 	if r != nil {
-		c.record.Path = r.URL.EscapedPath()
+		c.record.Path = strings.Clone(r.URL.EscapedPath())
 	}
 	if r == nil || r.Method == http.MethodConnect {
 		c.record.Flow = flowConnect

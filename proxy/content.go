@@ -56,7 +56,7 @@ func (t *posting) readBody(ctx context.Context) (err error) {
 		return body.TooLarge(t.action.MaxBody)
 	}
 	if t.action.Content == rules.ContentJSON {
-		t.content.Hash, err = t.p.bodies.HashJSON(ctx, t.session.ID, t.content.Text)
+		t.content.Hash, err = t.p.bodies.HashJSON(ctx, t.session.Party(), t.content.Text)
 	}
 	return err
 }

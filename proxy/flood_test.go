@@ -2,9 +2,12 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +21,7 @@ import (
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
+	"github.com/actionproof/mediator/trigger"
 )
 
 const stranger = "Basic c2VzX3g6eA==" // of no session
@@ -219,5 +223,92 @@ func TestFloodOfASession(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestRecordsHoldNoRequest: records wait for the ledger in memory, so they keep no texts of their requests alive.
+func TestRecordsHoldNoRequest(t *testing.T) {
+	const calls, long = 100, 60 << 10
+	l := newLoadRig(t, Load{})
+	call := func() {
+		r := httptest.NewRequest(http.MethodGet, "https://a.example/x?name=1&"+strings.Repeat("y", long), nil)
+		r.Header.Set("Content-Type", "text/plain; x="+strings.Repeat("z", long))
+		target, err := upstream.ParseOrigin(r.URL.Scheme, r.URL.Host)
+		must(t, err)
+		l.pipeline.ServeHTTP(httptest.NewRecorder(),
+			r.WithContext(intercept.WithRoute(r.Context(), intercept.Route{Target: target})))
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what pools keep is gone after the second
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	call()
+	before := heap()
+	for range calls {
+		call()
+	}
+	after := heap()
+	rec, n := l.record.last()
+	if n != 1+calls || rec.Path != "/x" || rec.Carries != "text/plain" || len(rec.QueryNames) != 1 {
+		t.Fatalf("%d records, the last %+v", n, rec)
+	}
+	if grown := (int64(after) - int64(before)) / calls; grown > long/4 {
+		t.Errorf("a record keeps %d bytes", grown)
+	}
+}
+
+// TestPodsShare: an agent in a pod of its own has one share, also of the calls of its earlier sessions, which may go on,
+// and before its first one. Another pod still gets its event and makes its calls.
+func TestPodsShare(t *testing.T) {
+	for name, tt := range map[string]struct {
+		url      string
+		sessions int
+	}{
+		"one session":      {"https://a.example/x", 1},
+		"sessions in turn": {"https://a.example/x", 5},
+		"no session":       {ownURL + "/v1/event/next?wait=60s", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLoadRig(t, Load{Calls: 16})
+				handler, going := NewHandler(l.pipeline), make(chan struct{})
+				call := func(pod, url string) *httptest.ResponseRecorder {
+					r := httptest.NewRequest(http.MethodGet, url, nil)
+					target, err := upstream.ParseOrigin(r.URL.Scheme, r.URL.Host)
+					must(t, err)
+					route := intercept.Route{Target: target, Agent: pod}
+					if party := handler.Party(route); party != pod {
+						t.Errorf("a tunnel counts for %q", party)
+					}
+					w := httptest.NewRecorder()
+					l.pipeline.ServeHTTP(w, r.WithContext(intercept.WithRoute(r.Context(), route)))
+					return w
+				}
+				l.answer = func(*http.Request) (int, error) { <-going; return http.StatusOK, nil }
+				asks, _ := l.sessions.Turn(t.Context(), "pod/a", 0)
+				var calls sync.WaitGroup
+				for i := range max(1, tt.sessions) {
+					if tt.sessions > 0 {
+						l.sessions.OpenStanding(trigger.Event{ID: fmt.Sprint("evt_", i)}, "worker-1", "pod/a")
+					}
+					for range 16 {
+						calls.Go(func() { call("pod/a", tt.url) })
+					}
+					synctest.Wait()
+				}
+				if held, _ := l.pipeline.load.InFlight(); held != 8 {
+					t.Errorf("pod/a holds %d of 16 calls", held)
+				}
+				if w := call("pod/b", ownURL+"/v1/event/next?wait=0s"); w.Code != http.StatusOK {
+					t.Errorf("pod/b gets no event: %d %s", w.Code, w.Body)
+				}
+				asks()
+				close(going)
+				calls.Wait()
+			})
+		})
 	}
 }

@@ -60,7 +60,7 @@ func (c *call) prompt() error {
 		return err
 	}
 	m := &promptCall{modelCall: modelCall{plain: plain{c}, probe: asked.Probe}, cancel: cancel}
-	m.budget = c.p.bodies.Answers(c.session.ID)
+	m.budget = c.p.bodies.Answers(c.session.Party())
 	m.generate = generate.Call{
 		Record: c.record.ID, Key: c.session.Content[:], Take: m.budget.Take, Receipt: m.made,
 	}

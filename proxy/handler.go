@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync/atomic"
@@ -32,12 +33,10 @@ func (c *Handler) Connect(r *http.Request, t upstream.Target) (context.Context, 
 	return c.Pipeline().Connect(r, t)
 }
 
-// Party counts a tunnel for its session, or else for all unknown callers.
+// Party counts a tunnel for its session's party, or else for all unknown callers.
 func (c *Handler) Party(r intercept.Route) string {
-	if s, err := c.Pipeline().o.Sessions.Of(r); err == nil {
-		return s.ID
-	}
-	return ""
+	s, _ := c.Pipeline().o.Sessions.Of(r) // nil for an error
+	return cmp.Or(r.Agent, s.Party())
 }
 
 func (c *Handler) Refused(ctx context.Context, err error) {

@@ -127,8 +127,8 @@ func (m *memoryRecord) AddLater(p ledger.Record) error {
 	return nil
 }
 
-func (m *memoryRecord) Reserve(string, string, int) error { return m.full }
-func (m *memoryRecord) Release(string)                    {}
+func (m *memoryRecord) Reserve(ledger.Record, string, int) error { return m.full }
+func (m *memoryRecord) Release(string)                           {}
 
 func (m *memoryRecord) FinishLater(p ledger.Record) error {
 	return m.Finish(context.Background(), p)

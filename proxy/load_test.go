@@ -144,6 +144,7 @@ func TestSessionRate(t *testing.T) {
 		l.want(http.StatusCreated, 1, "", postA)
 		l.want(http.StatusForbidden, 1, "", "DELETE https://a.example/x") // counts although no rule allows it
 		l.refused("rate_limited", 10, "", readB)
+		l.refused("rate_limited", 10, "", "GET "+ownURL+"/v1/rules")
 		time.Sleep(9 * time.Second)
 		l.refused("rate_limited", 1, "", postA)
 		other := l.open()

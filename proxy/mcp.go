@@ -74,7 +74,7 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 		Server:  m.target.Scheme + "://" + m.target.Authority() + "/" + evidence.HashBytes([]byte(m.r.URL.EscapedPath())),
 		Session: m.r.Header.Get("Mcp-Session-Id"), Query: evidence.HashBytes([]byte(m.r.URL.RawQuery)),
 	}
-	budget := m.p.bodies.Answers(m.session.ID)
+	budget := m.p.bodies.Answers(m.session.Party())
 	m.mcp.Watch = mcp.Watch{
 		Header: m.r.Header, Peer: peer, Memory: &m.session.Memory, Shared: &m.p.lasting.tools, Rules: rules,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
@@ -99,7 +99,8 @@ func (m *mcpCall) reads(path string) bool {
 
 // turn waits for the session's turn to read a text of an answer. Each turn ends, so the wait has no other bound.
 func (m *mcpCall) turn(size int) (done func()) {
-	done, _ = m.p.bodies.Turn(context.WithoutCancel(m.r.Context()), m.session.ID, size) // fails only if its context ends
+	// fails only if its context ends
+	done, _ = m.p.bodies.Turn(context.WithoutCancel(m.r.Context()), m.session.Party(), size)
 	return done
 }
 

@@ -60,7 +60,7 @@ func (m *modelCall) choose(among []rules.Rule) (rules.Rule, error) {
 	if err != nil {
 		return rules.Rule{}, err
 	}
-	budget := m.p.bodies.Answers(m.session.ID)
+	budget := m.p.bodies.Answers(m.session.Party())
 	m.observer = inference.Observe(request, m.record.Started, inference.Options{
 		Key: key, Now: m.p.o.Now, Go: m.p.follow,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,

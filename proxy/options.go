@@ -138,9 +138,9 @@ type Record interface {
 	Add(ctx context.Context, p ledger.Record) error
 	FinishLater(p ledger.Record) error
 	AddLater(p ledger.Record) error
-	// Reserve takes a place for the record of a session's call, or refuses. Release gives it back unless FinishLater or
+	// Reserve takes a place for the record of a party's call, or refuses. Release gives it back unless FinishLater or
 	// AddLater has used it.
-	Reserve(id, session string, inFlight int) error
+	Reserve(r ledger.Record, party string, inFlight int) error
 	Release(id string)
 }
 

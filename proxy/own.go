@@ -22,6 +22,9 @@ func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) 
 	if !asksModel && !byRule {
 		c.record.Flow = flowInternal
 		if !asksNode {
+			if err := p.load.Session(c.session); err != nil {
+				return false, err
+			}
 			return false, p.answerPage(c, route)
 		}
 	}

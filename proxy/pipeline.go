@@ -111,7 +111,7 @@ func (p *Pipeline) handle(c *call) error {
 	}
 	c.route(route.Target)
 	p.identify(c.r.Context(), c)
-	if err := p.enter(c); err != nil {
+	if err := p.enter(c, cmp.Or(route.Agent, c.session.Party())); err != nil {
 		if c.r.ContentLength != 0 {
 			c.closeAfter() // do not wait for the body
 		}
@@ -158,11 +158,11 @@ func (p *Pipeline) handle(c *call) error {
 }
 
 // enter counts a call in flight, and takes a place for its record.
-func (p *Pipeline) enter(c *call) (err error) {
-	if c.slot, err = p.load.Enter(c.record.Session); err != nil {
+func (p *Pipeline) enter(c *call, party string) (err error) {
+	if c.slot, err = p.load.Enter(party); err != nil {
 		return err
 	}
-	if err = p.o.Record.Reserve(c.record.ID, c.record.Session, p.load.Calls); err != nil {
+	if err = p.o.Record.Reserve(c.record, party, p.load.Calls); err != nil {
 		c.slot.Leave()
 	}
 	return err

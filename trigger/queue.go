@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/refusal"
 )
 
@@ -87,22 +88,16 @@ func (q *Queue) Name() string { return q.name }
 // Run claims messages until ctx ends, first those claimed by an earlier process: a message's id ensures that it makes
 // one event.
 func (q *Queue) Run(ctx context.Context, s *Service) error {
-	directory, err := os.Open(q.dir)
-	if err != nil {
-		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
-	}
-	defer directory.Close() // also releases the lock
-	info, err := directory.Stat()
+	info, err := os.Stat(q.dir)
 	if err != nil {
 		return fmt.Errorf("trigger: queue %s: %w", q.name, err)
 	}
 	w := &queueRun{Queue: q, service: s, owners: append([]uint32{uint32(os.Geteuid()), ownerOf(info).Uid}, q.Owners...)}
+	defer func() { _ = w.lock.Close() }()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		if syscall.Flock(int(directory.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
-			w.round(ctx)
-		}
+		w.round(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -115,6 +110,7 @@ type queueRun struct {
 	*Queue
 	service *Service
 	owners  []uint32
+	lock    *os.File // of the one service that takes messages; nil before this one is it
 	root    *os.Root // in a round, the directory: links that a producer puts in place of its folders lead nowhere else
 	// told and tells are the log lines of the last round and this one about files that stay. Each is logged once until
 	// it changes.
@@ -126,7 +122,17 @@ type queueRun struct {
 func (w *queueRun) round(ctx context.Context) {
 	w.told, w.tells, w.strange = w.tells, make(map[string]bool), 0
 	var err error
-	if w.root, err = os.OpenRoot(w.dir); err != nil {
+	if w.lock == nil {
+		// Not the directory's own lock: whoever may read that, such as an agent, could hold it.
+		w.lock, err = files.Lock(filepath.Join(w.dir, "queue"))
+	}
+	if errors.Is(err, files.ErrInUse) {
+		return
+	}
+	if err == nil {
+		w.root, err = os.OpenRoot(w.dir)
+	}
+	if err != nil {
 		w.say(zap.ErrorLevel, "the queue cannot be read", "", err)
 		return
 	}

@@ -240,6 +240,26 @@ func TestQueueHasOneService(t *testing.T) {
 	})
 }
 
+// TestQueueLockedByAReader: a process that may only read the directory, such as an agent, cannot keep its messages back.
+func TestQueueLockedByAReader(t *testing.T) {
+	inQueue(t, func(t *testing.T, s *spool, _ *trigger.Queue, k *kit) {
+		for _, folder := range []string{"", "new", "claimed"} {
+			reader, err := os.Open(s.path(folder, ""))
+			s.check(err)
+			defer reader.Close()
+			s.check(syscall.Flock(int(reader.Fd()), syscall.LOCK_EX))
+		}
+		stop := k.run(t)
+		s.put("one", "1")
+		time.Sleep(5 * time.Second)
+		stop()
+		wantTimes(t, k, "one")
+		if info, err := os.Stat(s.path("", "queue.lock")); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("others may open the lock: %v, %v", info, err)
+		}
+	})
+}
+
 // TestQueueLeavesFolders checks that a folder stays in new, is logged once, and does not hinder a later message of its
 // name.
 func TestQueueLeavesFolders(t *testing.T) {

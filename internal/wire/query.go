@@ -23,7 +23,7 @@ func QueryNames(query string) (names []string) {
 			break
 		}
 		if valued && err == nil && parameterName.MatchString(name) && !slices.Contains(names, name) {
-			names = append(names, name)
+			names = append(names, strings.Clone(name)) // kept longer than the query
 		}
 	}
 	slices.Sort(names)

@@ -109,8 +109,11 @@ func (s *Slot) Leave() {
 	*s = Slot{}
 }
 
-// Session counts a call or CONNECT against its session's rate.
+// Session counts a call or CONNECT against its session's rate, if it has a session.
 func (s *State) Session(of *session.Session) error {
+	if of == nil {
+		return nil
+	}
 	now := s.now()
 	return take(of.Bucket(rate.Limit(s.Limits.Session.PerSecond), s.Limits.Session.Burst, now), now, "the session")
 }

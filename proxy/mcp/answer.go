@@ -133,7 +133,7 @@ func (a *Answer) session(header http.Header) {
 	given := header[name]
 	starts := a.Sent != nil && a.Sent.Method == initialize
 	switch {
-	case starts && len(given) == 1 && given[0] != "":
+	case starts && len(given) == 1 && given[0] != "" && len(given[0]) <= maxHeader: // a longer one no request may name
 		a.peer.Session = given[0]
 	case len(given) != 1 || given[0] != a.Peer.Session:
 		header.Del(name)

@@ -642,6 +642,7 @@ func TestOneSession(t *testing.T) {
 		{"", []string{"s2"}, nil},
 		{"initialize", []string{"s2"}, []string{"s2"}},
 		{"initialize", []string{"s2", "s3"}, nil},
+		{"initialize", []string{strings.Repeat("x", 4097)}, nil}, // no request could name it, and the memory would keep it
 	} {
 		w := watch(nil, new(mcp.Memory))
 		w.Peer = at

@@ -29,5 +29,5 @@ func Carries(h http.Header) string {
 	case !mediaType.MatchString(kind):
 		return "other"
 	}
-	return kind
+	return strings.Clone(kind) // kept longer than the header
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -95,7 +96,7 @@ func Recorded(operations []graphql.Operation) (all []ledger.Operation) {
 	for _, o := range operations[:min(len(operations), maxOperations)] {
 		fields := slices.Clone(o.Fields[:min(len(o.Fields), maxFields)])
 		for i, f := range fields {
-			if len(f) > maxFieldName {
+			if fields[i] = strings.Clone(f); len(f) > maxFieldName { // kept longer than the document
 				fields[i] = f[:maxFieldName] + "…"
 			}
 		}

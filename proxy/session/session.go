@@ -2,6 +2,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"sync"
@@ -66,6 +67,15 @@ type Session struct {
 
 // Life returns a context that ends with the session.
 func (s *Session) Life() context.Context { return s.life }
+
+// Party names the holder of the session's shares of what is bounded: the agent's pod, because it gets a new session by
+// each event while calls of earlier ones go on, or else the session. It is empty for no session.
+func (s *Session) Party() string {
+	if s == nil {
+		return ""
+	}
+	return cmp.Or(s.Agent, s.ID)
+}
 
 // Enforcement returns what keeps the agent from going around the mediator now, as [evidence.Enforcements] names it.
 func (s *Session) Enforcement() string { return s.enforcement(s) }

@@ -71,7 +71,7 @@ func ParseOrigin(scheme, authority string) (Target, error) {
 	if port == 0 {
 		return Target{}, refusal.New("request_malformed", "the scheme %.20q is neither http nor https", scheme)
 	}
-	return Target{Scheme: scheme, Host: host, Port: port}, nil
+	return Target{Scheme: strings.Clone(scheme), Host: strings.Clone(host), Port: port}, nil // kept longer than the URL
 }
 
 // defaultPort returns 0 for a scheme other than http and https.

@@ -3,6 +3,7 @@ package tables
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/actionproof/mediator/ledger"
@@ -11,21 +12,29 @@ import (
 // Encode returns a record as two JSON texts: the artifacts, which never change, and the rest, which the outcome
 // replaces. Without artifacts the former is empty.
 func Encode(r ledger.Record) (record, artifacts string, err error) {
-	var rest, all []byte
 	if r.ID == "" || r.Started.IsZero() {
 		err = errors.New("it lacks its id or start")
 	}
 	if err == nil && len(r.Artifacts) > 0 {
-		all, err = json.Marshal(r.Artifacts)
+		artifacts, err = text(r.Artifacts)
 		r.Artifacts = nil
 	}
 	if err == nil {
-		rest, err = json.Marshal(r)
+		record, err = text(r)
 	}
 	if err != nil {
 		return "", "", ledger.Unavailable("write the record", err)
 	}
-	return string(rest), string(all), nil
+	return record, artifacts, nil
+}
+
+// text returns JSON that is no longer than it must be: in a path, & would else take six bytes.
+func text(v any) (string, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
 // Outcome returns the record of a post that has ended, without its artifacts.
@@ -34,11 +43,10 @@ func Outcome(r ledger.Record) (record string, err error) {
 		return "", ledger.ErrState
 	}
 	r.Artifacts = nil
-	raw, err := json.Marshal(r)
-	if err != nil {
+	if record, err = text(r); err != nil {
 		return "", ledger.Unavailable("write the record", err)
 	}
-	return string(raw), nil
+	return record, nil
 }
 
 func decode(record, artifacts []byte) (r ledger.Record, err error) {
