@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
 )
@@ -30,8 +31,8 @@ type Watch struct {
 	Memory *Memory
 	Shared *Definitions
 	Rules  []*Rule
-	// reports whether the answer is read if the client repeats the request at another path of the origin
-	Reads func(path string) bool
+	// reports whether a request to a path of the origin is refused, or read like its answer
+	Reads func(method, path string) bool
 	// reserves n bytes of memory, until Free; if it fails, the reading stops
 	Take func(n int) bool
 	Free func()
@@ -120,11 +121,12 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 // movedTo reports whether a redirect makes the client repeat the request where its answer is read. Most clients make a
 // GET of a request unless the status forbids it.
 func (a *Answer) movedTo(location []string) bool {
-	redirects := []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
+	method, redirects := http.MethodPost, []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
 	if a.Sent == nil {
+		method = http.MethodGet
 		redirects = append(redirects, http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther)
 	}
-	return slices.Contains(redirects, a.status) && a.Reads(a.peer.pathOf(location))
+	return slices.Contains(redirects, a.status) && a.Reads(method, a.peer.pathOf(location...))
 }
 
 // session removes every session but the one that an answer starts: some clients would move their requests to it.
@@ -236,7 +238,7 @@ func (a *Answer) End(err error) {
 	if a.other {
 		a.refusal(a.held)
 	}
-	a.held = nil
+	a.json, a.other, a.held = false, false, nil
 }
 
 // Refused returns why an answer that has ended must not count as whole.
@@ -290,20 +292,27 @@ func (a *Answer) event(e sse.Event) {
 			a.Memory.follow(a.peer, a.lastEvent, e.ID)
 		}
 	}
-	switch {
+	switch kind := strings.TrimSpace(e.Type); {
 	case len(e.Data) == 0:
+	case kind == "endpoint" && !a.Reads(http.MethodPost, a.peer.pathOf(strings.TrimSpace(string(e.Data)))):
+		a.cut = errEndpoint()
 	case e.IsMessage():
 		a.split = e.Split
 		if e.Split && (a.Sent == nil || a.Sent.IsCall()) || a.stream.Odd() {
 			a.doubt()
 		}
 		a.message(e.Data)
-	case strings.TrimSpace(e.Type) == "message", a.mayBeMessage(e.Data): // some clients ignore the type
+	case kind == "message", a.mayBeMessage(e.Data): // some clients ignore the type
 		a.unread()
 	}
 	if a.filters && a.cut == nil {
 		a.pass(e)
 	}
+}
+
+// errEndpoint refuses to lead a client of [oldTransport] to where its messages would pass unread.
+func errEndpoint() error {
+	return refusal.New("mcp_answer_unread", "the server wants the client's messages at a URL whose rule is not for MCP")
 }
 
 func (a *Answer) mayBeMessage(text []byte) bool {

@@ -175,7 +175,7 @@ func (m *Memory) strayed(peer Peer, id ID, sure bool) (listsTools bool) {
 	if f.lost {
 		m.flights = slices.Delete(m.flights, i, i+1)
 	}
-	return f.list
+	return f.list && f.peer == peer
 }
 
 // lists reports whether a client waits for a list of tools from this origin, and could take an unread one for it.

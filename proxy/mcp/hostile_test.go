@@ -135,12 +135,22 @@ func TestPinsHold(t *testing.T) {
 		"it comes first":                         says(evil, good),
 		"it cannot be read":                      beside(func(p play) { p.ping(stream, event(unread)) }),
 		"on a stream that the client opened":     beside(func(p play) { p.resume("", event(evil)) }),
-		"in an event of another type":            beside(func(p play) { p.resume("", "event: note\n"+event(evil)) }),
-		"in a list of another case":              two(replaced(`"tools"`, `"Tools"`), tools("2", "good")),
-		"by a name in another case":              two(replaced(`"name"`, `"name":"a","Name"`), tools("2", "good")),
-		"on the first of two pages":              two(evil, tools("2", "good")),
-		"in an event without its end":            func(p play) { p.list(1, write("data: "+evil)) },
-		"in a line that only some readers find":  func(p play) { p.list(1, write("data:\r"+evil+"\n\n"), good) },
+		"on a stream at another query": beside(func(p play) {
+			resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: "q"}, "", event(evil))
+		}),
+		"on a stream at another query, after the answer": func(p play) {
+			resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: "q"}, "", event(evil))
+		},
+		"on a stream at another path, after the answer": func(p play) {
+			resume(p.Memory, mcp.Peer{Server: at.Server + "/sse", Session: at.Session}, "", event(evil))
+		},
+		"in a prototype (TypeScript with zod 4.1)": two(replaced(`"tools"`, `"__proto__":{"tools"`)+"}", tools("2", "good")),
+		"in an event of another type":              beside(func(p play) { p.resume("", "event: note\n"+event(evil)) }),
+		"in a list of another case":                two(replaced(`"tools"`, `"Tools"`), tools("2", "good")),
+		"by a name in another case":                two(replaced(`"name"`, `"name":"a","Name"`), tools("2", "good")),
+		"on the first of two pages":                two(evil, tools("2", "good")),
+		"in an event without its end":              func(p play) { p.list(1, write("data: "+evil)) },
+		"in a line that only some readers find":    func(p play) { p.list(1, write("data:\r"+evil+"\n\n"), good) },
 		"where the server sends the client elsewhere": func(p play) {
 			_, end := send(p, p.Memory, "tools/list", 1, "", http.StatusTemporaryRedirect)
 			end()
@@ -278,6 +288,11 @@ func TestFirstResult(t *testing.T) {
 		"by an id that some clients take for its own": {"",
 			event(strings.Replace(bad, `"id":1`, `"id":1.0`, 1)) + event(good), 200, mcp.ResultUnseen},
 		"failed in another case": {"", event(strings.Replace(good, `"content"`, `"IsError":true,"content"`, 1)), 200,
+			mcp.ResultUnseen},
+		"failed in Python's spelling": {"", event(strings.Replace(good, `"content"`, `"is_error":true,"content"`, 1)), 200,
+			mcp.ResultUnseen},
+		"failed in a prototype": {"",
+			event(strings.Replace(good, `"content"`, `"__proto__":{"isError":true},"content"`, 1)), 200,
 			mcp.ResultUnseen},
 	} {
 		t.Run(name, func(t *testing.T) {

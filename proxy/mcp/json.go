@@ -48,7 +48,14 @@ func mayBeMessage(text []byte) bool {
 	return found || o.Get("jsonrpc").Value != nil
 }
 
+// unclear reports whether some clients may read another message. To some, a member __proto__ gives an object more
+// members.
 func unclear(o object) bool {
+	for _, members := range []object{o, o.Get("result").Members, o.Get("error").Members} {
+		if members.Get("__proto__").Value != nil {
+			return true
+		}
+	}
 	_, _, found := o.OtherCase("jsonrpc", "id", "method", "params", "result", "error")
 	_, _, inResult := o.Get("result").Members.OtherCase("tools", "inputRequests", "requestState", "resultType", "task",
 		"isError")
@@ -83,7 +90,10 @@ func isTaken(o object) bool {
 		_, isText := failure.Members.Get("message").Text()
 		return err == nil && code.Kind() == '0' && isText
 	}
-	return isAnswer(o) && isMeta(o.Get("result").Members.Get("_meta").Value)
+	result := o.Get("result").Members
+	return isAnswer(o) && isMeta(result.Get("_meta").Value) && !slices.ContainsFunc(result, func(m member) bool {
+		return slices.Contains([]string{"is_error", "result_type", "input_requests", "request_state"}, m.Name) // Python
+	})
 }
 
 func isMeta(v jsontext.Value) bool {
