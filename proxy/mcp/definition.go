@@ -19,7 +19,7 @@ import (
 const (
 	maxParams     = 32
 	maxParamDepth = 16
-	maxParamSize  = 1 << 10 // a header's name and its argument's path, in bytes
+	maxParamSize  = 256 // a header's name and its argument's path, in bytes
 )
 
 type definition struct {
