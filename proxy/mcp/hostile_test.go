@@ -275,6 +275,7 @@ func TestFirstResult(t *testing.T) {
 		"in a foreign event": {"", "event: x\n" + event(good) + event(bad), 200, mcp.ResultUnseen},
 		"in the only event":  {"", "event: x\n" + event(good), 200, mcp.ResultUnseen},
 		"elsewhere":          {event(bad), event(good), 200, mcp.ResultUnseen},
+		"elsewhere, after a list of its id (another client's)": {event(bad), event(good), 200, mcp.ResultUnseen},
 		"typed as a message": {"", "event: message\n" + event(good), 200, mcp.ResultOK},
 		"by an id as a text": {"", event(strings.Replace(bad, `"id":1`, `"id":"1"`, 1)) + event(good), 200,
 			mcp.ResultUnseen},
@@ -297,6 +298,10 @@ func TestFirstResult(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
+			if strings.Contains(name, "after a list of its id") {
+				_, end := send(t, memory, "tools/list", 1, stream, 200)
+				end() // broken
+			}
 			a, end := send(t, memory, "tools/call", 1, stream, tt.status)
 			if tt.elsewhere != "" {
 				resume(memory, at, "", tt.elsewhere)
