@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -270,9 +269,8 @@ func (a *Answer) refusal(text []byte) {
 func (a *Answer) rest(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
-	begins := json.NewDecoder(bytes.NewReader(text)).Decode(new(json.RawMessage)) == nil // others ignore what follows
 	switch {
-	case err != nil && begins, err == nil && unclear(o):
+	case err != nil && mayBeWhole(text), err == nil && unclear(o):
 		a.miss()
 	case err == nil && o.Get("method").Value != nil:
 		a.asks(o)

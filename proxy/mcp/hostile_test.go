@@ -150,6 +150,7 @@ func TestPinsHold(t *testing.T) {
 		"by a name in another case":                two(replaced(`"name"`, `"name":"a","Name"`), tools("2", "good")),
 		"on the first of two pages":                two(evil, tools("2", "good")),
 		"in an event without its end":              func(p play) { p.list(1, write("data: "+evil)) },
+		"in an event without its end, spaced (Go)": func(p play) { p.list(1, write("data: \u00a0"+evil)) },
 		"in a line that only some readers find":    func(p play) { p.list(1, write("data:\r"+evil+"\n\n"), good) },
 		"where the server sends the client elsewhere": func(p play) {
 			_, end := send(p, p.Memory, "tools/list", 1, "", http.StatusTemporaryRedirect)

@@ -48,6 +48,27 @@ func mayBeMessage(text []byte) bool {
 	return found || o.Get("jsonrpc").Value != nil
 }
 
+// mayBeWhole reports whether the first bracket in a text that broke off is closed. Some clients ignore what is around it.
+func mayBeWhole(text []byte) bool {
+	depth, quoted := 0, false
+	for i := max(0, bytes.IndexAny(text, "{[")); i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // unclear reports whether some clients may read another message. To some, a member __proto__ gives an object more
 // members.
 func unclear(o object) bool {
