@@ -111,7 +111,7 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	}
 	if failed && a.isRequest() && !a.json {
 		if a.other = encoding == "" || encoding == "identity"; !a.other {
-			a.Memory.doubt(a.Flight)
+			a.failedUnread()
 		}
 	}
 	return a
@@ -206,9 +206,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 	if a.other && a.cut == nil {
 		a.failure(p)
 	}
-	if a.blind && a.cut == nil && (a.filters || a.hides() && a.Memory.lists(a.peer)) {
-		a.cut = errList()
-	}
+	a.hide()
 	if a.cut != nil {
 		a.doubt() // nothing of this piece passes
 	}
@@ -219,6 +217,14 @@ func (a *Answer) Write(p []byte) (int, error) {
 		return 0, a.cut
 	}
 	return len(p), nil
+}
+
+// hide cuts off what could not be read, if it may be a list of tools of which the client sees only some.
+func (a *Answer) hide() {
+	mayList := func() bool { return a.Sent != nil && a.Sent.Method == listTools || a.Memory.lists(a.peer) }
+	if a.blind && a.cut == nil && (a.filters || a.hides() && mayList()) {
+		a.cut = errList()
+	}
 }
 
 // End ends the answer. [io.EOF] means that it is complete.
@@ -237,6 +243,7 @@ func (a *Answer) End(err error) {
 	if a.other {
 		a.refusal(a.held)
 	}
+	a.hide()
 	a.json, a.other, a.held = false, false, nil
 }
 
@@ -246,21 +253,30 @@ func (a *Answer) Refused() error { return a.cut }
 func (a *Answer) failure(p []byte) {
 	if len(a.held)+len(p) > maxAnswer || !a.Take(len(p)) {
 		a.other, a.held = false, nil
-		a.Memory.doubt(a.Flight)
+		a.failedUnread()
 		return
 	}
 	a.held = append(a.held, p...)
 }
 
-// Some clients read a failed answer of another type as the request's error, if it is JSON.
+// failedUnread notes a failed answer that some clients read as the request's answer all the same.
+func (a *Answer) failedUnread() {
+	a.result = ResultUnseen
+	a.miss()
+}
+
+// Some clients read a failed answer of another type as the request's error, if it is JSON, or even as its result.
 func (a *Answer) refusal(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
+	_, _, cased := o.OtherCase("result")
 	switch {
+	case cased, o.Get("result").Value != nil,
+		err != nil && bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))), []byte("{")):
+		a.failedUnread()
 	case err == nil && !unclear(o):
 		a.sendsHuman(o)
-	case err == nil && bytes.Contains(text, []byte("32042")), // named in another case
-		err != nil && bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))), []byte("{")):
+	case err == nil && bytes.Contains(text, []byte("32042")): // named in another case
 		a.Memory.doubt(a.Flight)
 	}
 }

@@ -39,13 +39,17 @@ func (c *Call) Begin(resp *http.Response) error {
 	if c.hides() && (c.Sent == nil || c.Sent.Method == listTools) {
 		return c.Answer.filter(resp)
 	}
-	if c.Answer.stream != nil { // by a length, its client would find its end before the answer does
+	c.Answer.watch(resp)
+	return nil
+}
+
+func (a *Answer) watch(resp *http.Response) {
+	if a.stream != nil { // by a length, its client would find its end before the answer does
 		resp.Header.Del("Content-Length")
 		resp.ContentLength = -1
 	}
-	body.Watch(resp, c.Answer)
-	resp.Body = &judged{ReadCloser: resp.Body, answer: c.Answer}
-	return nil
+	body.Watch(resp, a)
+	resp.Body = &judged{ReadCloser: resp.Body, answer: a}
 }
 
 // judged is the body of an answer, in which no text passes before the answer has read it: a server need not end what is

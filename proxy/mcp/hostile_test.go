@@ -151,7 +151,29 @@ func TestPinsHold(t *testing.T) {
 		"on the first of two pages":                two(evil, tools("2", "good")),
 		"in an event without its end":              func(p play) { p.list(1, write("data: "+evil)) },
 		"in an event without its end, spaced (Go)": func(p play) { p.list(1, write("data: \u00a0"+evil)) },
-		"in a line that only some readers find":    func(p play) { p.list(1, write("data:\r"+evil+"\n\n"), good) },
+		"in a failure of another type (Go's mcp-go)": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 1, "text/plain", http.StatusBadRequest)
+			_, _ = io.WriteString(a, evil)
+			end()
+		},
+		"in a failure of another type and case (Go's mcp-go)": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 1, "", http.StatusBadRequest)
+			_, _ = io.WriteString(a, replaced("result", "Result"))
+			end()
+		},
+		"in a failure too large to be read (Go's mcp-go)": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 1, "text/plain", http.StatusBadRequest)
+			_, _ = io.WriteString(a, evil+strings.Repeat(" ", 5<<20))
+			end()
+		},
+		"in a compressed failure (Go's mcp-go)": func(p play) {
+			w := begin(p, p.Memory, "tools/list", 1, "")
+			a := mcp.NewAnswer(w, http.StatusBadRequest, http.Header{"Content-Type": {"text/plain"},
+				"Content-Encoding": {"gzip"}})
+			a.End(io.EOF)
+			p.Memory.End(w.Flight, a.Result(), true)
+		},
+		"in a line that only some readers find": func(p play) { p.list(1, write("data:\r"+evil+"\n\n"), good) },
 		"where the server sends the client elsewhere": func(p play) {
 			_, end := send(p, p.Memory, "tools/list", 1, "", http.StatusTemporaryRedirect)
 			end()
@@ -312,6 +334,13 @@ func TestFirstResult(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
+	}
+	for _, kind := range []string{plain, "text/plain"} { // some clients ignore the status
+		a, end := send(t, new(mcp.Memory), "tools/call", 1, kind, http.StatusServiceUnavailable)
+		_, _ = io.WriteString(a, good)
+		if got := end(); got != mcp.ResultUnseen {
+			t.Errorf("of a failure by %s: got %s", kind, got)
+		}
 	}
 }
 

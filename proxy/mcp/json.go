@@ -48,7 +48,8 @@ func mayBeMessage(text []byte) bool {
 	return found || o.Get("jsonrpc").Value != nil
 }
 
-// mayBeWhole reports whether the first bracket in a text that broke off is closed. Some clients ignore what is around it.
+// mayBeWhole reports whether the first bracket in a text that broke off is closed. Some clients ignore what is around
+// it.
 func mayBeWhole(text []byte) bool {
 	depth, quoted := 0, false
 	for i := max(0, bytes.IndexAny(text, "{[")); i < len(text); i++ {

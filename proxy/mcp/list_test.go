@@ -83,6 +83,7 @@ func TestLists(t *testing.T) {
 		"another id":           {list, stream, event(other(whole)), event(other(kept)), 200, false},
 		"a resumed stream":     {"", stream, event(whole), event(kept), 200, false},
 		"JSON without request": {"", plain, whole, "", 200, true},
+		"a failure's list":     {list, "text/plain", whole, "", 400, true},
 		"no streams":           {"", plain, whole, whole, 405, false},
 		"a call with a list":   {call, stream, event(other(whole)), "", 200, true},
 		"a call's own tools":   {call, plain, whole, whole, 200, false},
