@@ -192,6 +192,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 		if a.held = append(a.held, p...); len(a.held) == a.length {
 			a.json = false
 			a.message(a.held)
+			a.held = nil
 		}
 	case a.stream != nil:
 		before := a.stream.Held()

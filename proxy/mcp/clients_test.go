@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/test/check"
@@ -347,7 +348,7 @@ func TestJudgedBeforeEnd(t *testing.T) {
 				human = human || v.Human || check.CodeOf(err) == "mcp_answer_refused"
 				return human
 			}
-			resp.Body = io.NopCloser(&unended{strings.NewReader(tt.said), func() {
+			resp.Body = io.NopCloser(&unended{iotest.OneByteReader(strings.NewReader(tt.said)), func() {
 				if got.Len() > 0 && !tt.passes && !isHuman() {
 					t.Errorf("the client sees %q", got.String())
 				}
