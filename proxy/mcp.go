@@ -88,9 +88,9 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 	}
 }
 
-// reads reports whether a call of the same method to a path is refused, or its answer read.
-func (m *mcpCall) reads(path string) bool {
-	to, err := m.p.o.Rules.Find(m.target, m.r.Method, path)
+// reads reports whether a call of a method to a path is refused, or read with its answer.
+func (m *mcpCall) reads(method, path string) bool {
+	to, err := m.p.o.Rules.Find(m.target, method, path)
 	if err != nil {
 		return !errors.Is(err, refusal.New("request_malformed", "")) // the client may write that path in another way
 	}

@@ -130,6 +130,36 @@ func TestMCPHumanBehindARedirect(t *testing.T) {
 	}
 }
 
+// TestMCPEndpoint has a server of the old transport lead the client's messages, and a human's answer, elsewhere.
+func TestMCPEndpoint(t *testing.T) {
+	for name, tt := range map[string]struct {
+		event, to string
+		passes    bool
+	}{
+		"read":                 {"endpoint", "/mcp?session=1", true},
+		"refused":              {"endpoint", "/nowhere", true},
+		"not read":             {"endpoint", "/upload", false},
+		"not read, spaced":     {" endpoint ", " /upload ", false},
+		"not read, with query": {"endpoint", "/upload?session=1", false},
+		"a post":               {"endpoint", "/posts", false},
+		"another origin":       {"endpoint", "https://api.example.com/mcp", false},
+		"not absolute":         {"endpoint", "upload", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := "event: " + tt.event + "\ndata: " + tt.to + "\n\n"
+			r := newPostRig(t, answerWith("text/event-stream", said), func(o *PipelineOptions, actions []rules.Action) {
+				o.Rules = rulesFor(t, actions[:1], []rules.Egress{
+					{Name: "server", Match: matchAt(actions[0], "/mcp", "GET", "POST"), MCP: &mcp.Rule{ListAll: true}},
+					{Name: "upload", Match: matchAt(actions[0], "/upload", "POST")}})
+			})
+			resp := r.start(t.Context(), "GET", "/mcp", "")
+			if got, err := io.ReadAll(resp.Body); tt.passes != (string(got) == said && err == nil) {
+				t.Errorf("the client gets %q: %v", got, err)
+			}
+		})
+	}
+}
+
 // TestMCPOneIDTwice sends a post with the id of a request that its server has not answered yet, and may answer in its
 // place.
 func TestMCPOneIDTwice(t *testing.T) {

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -11,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
 )
@@ -30,8 +30,8 @@ type Watch struct {
 	Memory *Memory
 	Shared *Definitions
 	Rules  []*Rule
-	// reports whether the answer is read if the client repeats the request at another path of the origin
-	Reads func(path string) bool
+	// reports whether a request to a path of the origin is refused, or read like its answer
+	Reads func(method, path string) bool
 	// reserves n bytes of memory, until Free; if it fails, the reading stops
 	Take func(n int) bool
 	Free func()
@@ -111,7 +111,7 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 	}
 	if failed && a.isRequest() && !a.json {
 		if a.other = encoding == "" || encoding == "identity"; !a.other {
-			a.Memory.doubt(a.Flight)
+			a.failedUnread()
 		}
 	}
 	return a
@@ -120,11 +120,12 @@ func NewAnswer(w Watch, status int, header http.Header) *Answer {
 // movedTo reports whether a redirect makes the client repeat the request where its answer is read. Most clients make a
 // GET of a request unless the status forbids it.
 func (a *Answer) movedTo(location []string) bool {
-	redirects := []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
+	method, redirects := http.MethodPost, []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
 	if a.Sent == nil {
+		method = http.MethodGet
 		redirects = append(redirects, http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther)
 	}
-	return slices.Contains(redirects, a.status) && a.Reads(a.peer.pathOf(location))
+	return slices.Contains(redirects, a.status) && a.Reads(method, a.peer.pathOf(location...))
 }
 
 // session removes every session but the one that an answer starts: some clients would move their requests to it.
@@ -191,6 +192,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 		if a.held = append(a.held, p...); len(a.held) == a.length {
 			a.json = false
 			a.message(a.held)
+			a.held = nil
 		}
 	case a.stream != nil:
 		before := a.stream.Held()
@@ -205,9 +207,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 	if a.other && a.cut == nil {
 		a.failure(p)
 	}
-	if a.blind && a.cut == nil && (a.filters || a.hides() && a.Memory.lists(a.peer)) {
-		a.cut = errList()
-	}
+	a.hide()
 	if a.cut != nil {
 		a.doubt() // nothing of this piece passes
 	}
@@ -218,6 +218,14 @@ func (a *Answer) Write(p []byte) (int, error) {
 		return 0, a.cut
 	}
 	return len(p), nil
+}
+
+// hide cuts off what could not be read, if it may be a list of tools of which the client sees only some.
+func (a *Answer) hide() {
+	mayList := func() bool { return a.Sent != nil && a.Sent.Method == listTools || a.Memory.lists(a.peer) }
+	if a.blind && a.cut == nil && (a.filters || a.hides() && mayList()) {
+		a.cut = errList()
+	}
 }
 
 // End ends the answer. [io.EOF] means that it is complete.
@@ -236,7 +244,8 @@ func (a *Answer) End(err error) {
 	if a.other {
 		a.refusal(a.held)
 	}
-	a.held = nil
+	a.hide()
+	a.json, a.other, a.held = false, false, nil
 }
 
 // Refused returns why an answer that has ended must not count as whole.
@@ -245,21 +254,30 @@ func (a *Answer) Refused() error { return a.cut }
 func (a *Answer) failure(p []byte) {
 	if len(a.held)+len(p) > maxAnswer || !a.Take(len(p)) {
 		a.other, a.held = false, nil
-		a.Memory.doubt(a.Flight)
+		a.failedUnread()
 		return
 	}
 	a.held = append(a.held, p...)
 }
 
-// Some clients read a failed answer of another type as the request's error, if it is JSON.
+// failedUnread notes a failed answer that some clients read as the request's answer all the same.
+func (a *Answer) failedUnread() {
+	a.result = ResultUnseen
+	a.miss()
+}
+
+// Some clients read a failed answer of another type as the request's error, if it is JSON, or even as its result.
 func (a *Answer) refusal(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
+	_, _, cased := o.OtherCase("result")
 	switch {
+	case cased, o.Get("result").Value != nil,
+		err != nil && bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))), []byte("{")):
+		a.failedUnread()
 	case err == nil && !unclear(o):
 		a.sendsHuman(o)
-	case err == nil && bytes.Contains(text, []byte("32042")), // named in another case
-		err != nil && bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))), []byte("{")):
+	case err == nil && bytes.Contains(text, []byte("32042")): // named in another case
 		a.Memory.doubt(a.Flight)
 	}
 }
@@ -268,9 +286,8 @@ func (a *Answer) refusal(text []byte) {
 func (a *Answer) rest(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
-	begins := json.NewDecoder(bytes.NewReader(text)).Decode(new(json.RawMessage)) == nil // others ignore what follows
 	switch {
-	case err != nil && begins, err == nil && unclear(o):
+	case err != nil && mayBeWhole(text), err == nil && unclear(o):
 		a.miss()
 	case err == nil && o.Get("method").Value != nil:
 		a.asks(o)
@@ -290,20 +307,27 @@ func (a *Answer) event(e sse.Event) {
 			a.Memory.follow(a.peer, a.lastEvent, e.ID)
 		}
 	}
-	switch {
+	switch kind := strings.TrimSpace(e.Type); {
 	case len(e.Data) == 0:
+	case kind == "endpoint" && !a.Reads(http.MethodPost, a.peer.pathOf(strings.TrimSpace(string(e.Data)))):
+		a.cut = errEndpoint()
 	case e.IsMessage():
 		a.split = e.Split
 		if e.Split && (a.Sent == nil || a.Sent.IsCall()) || a.stream.Odd() {
 			a.doubt()
 		}
 		a.message(e.Data)
-	case strings.TrimSpace(e.Type) == "message", a.mayBeMessage(e.Data): // some clients ignore the type
+	case kind == "message", a.mayBeMessage(e.Data): // some clients ignore the type
 		a.unread()
 	}
 	if a.filters && a.cut == nil {
 		a.pass(e)
 	}
+}
+
+// errEndpoint refuses to lead a client of [oldTransport] to where its messages would pass unread.
+func errEndpoint() error {
+	return refusal.New("mcp_answer_unread", "the server wants the client's messages at a URL whose rule is not for MCP")
 }
 
 func (a *Answer) mayBeMessage(text []byte) bool {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"io"
 	"net/http"
 
 	"github.com/actionproof/mediator/proxy/body"
@@ -38,8 +39,45 @@ func (c *Call) Begin(resp *http.Response) error {
 	if c.hides() && (c.Sent == nil || c.Sent.Method == listTools) {
 		return c.Answer.filter(resp)
 	}
-	body.Watch(resp, c.Answer)
+	c.Answer.watch(resp)
 	return nil
+}
+
+func (a *Answer) watch(resp *http.Response) {
+	if a.stream != nil { // by a length, its client would find its end before the answer does
+		resp.Header.Del("Content-Length")
+		resp.ContentLength = -1
+	}
+	body.Watch(resp, a)
+	resp.Body = &judged{ReadCloser: resp.Body, answer: a}
+}
+
+// judged is the body of an answer, in which no text passes before the answer has read it: a server need not end what is
+// whole, and some clients do not wait for the end.
+type judged struct {
+	io.ReadCloser
+	answer *Answer
+	text   []byte // may pass
+	err    error  // follows the text
+}
+
+func (j *judged) Read(p []byte) (n int, err error) {
+	for len(j.text) == 0 && j.err == nil {
+		held := j.answer.held
+		n, j.err = j.ReadCloser.Read(p)
+		switch {
+		case j.answer.json || j.answer.other: // the answer holds it
+		case len(held) == 0 || j.answer.cut != nil:
+			return n, j.err
+		default:
+			j.text = append(held, p[:n]...)
+		}
+	}
+	n = copy(p, j.text)
+	if j.text = j.text[n:]; len(j.text) == 0 {
+		err = j.err
+	}
+	return n, err
 }
 
 // sent means that the request may have been sent.

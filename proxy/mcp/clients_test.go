@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/test/check"
@@ -299,5 +301,70 @@ func TestResultSomeClientsTake(t *testing.T) {
 	say(a, good)
 	if got := end(); got != mcp.ResultUnseen {
 		t.Errorf("unread elsewhere: %s", got)
+	}
+}
+
+// unended is a body whose server waits before its end, so that a client could act on what has come.
+type unended struct {
+	io.Reader
+	wait func()
+}
+
+func (u *unended) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	if err == io.EOF {
+		u.wait()
+	}
+	return n, err
+}
+
+// TestJudgedBeforeEnd: a client that does not wait for the end of an answer sees none that was not judged. A human may
+// have answered after each of these.
+func TestJudgedBeforeEnd(t *testing.T) {
+	const refused = `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m"}}`
+	for name, tt := range map[string]struct {
+		status, length int
+		kind, said     string
+		passes         bool // in parts, and no client finds its end
+	}{
+		"JSON without a length (Go's mcp-go)": {200, -1, plain, refused, false},
+		"JSON with a length":                  {200, len(refused), plain, refused, false},
+		"JSON for a failure":                  {400, -1, plain, refused, false},
+		"a failure of another type":           {400, len(refused), "text/plain", refused, false},
+		"an event without its end (Go)":       {200, len(refused) + 7, stream, "data: " + refused + "\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play{t, new(mcp.Memory)}
+			var got strings.Builder
+			c := mcp.Call{Watch: begin(p, p.Memory, "tools/call", 7, "get_issue")}
+			resp := &http.Response{StatusCode: tt.status, ContentLength: int64(tt.length),
+				Header: http.Header{"Content-Type": {tt.kind}}}
+			if tt.length >= 0 {
+				resp.Header.Set("Content-Length", strconv.Itoa(tt.length))
+			}
+			human := false
+			isHuman := func() bool {
+				v, err := judgeCall(t, rules(""), p.Memory)
+				human = human || v.Human || check.CodeOf(err) == "mcp_answer_refused"
+				return human
+			}
+			resp.Body = io.NopCloser(&unended{iotest.OneByteReader(strings.NewReader(tt.said)), func() {
+				if got.Len() > 0 && !tt.passes && !isHuman() {
+					t.Errorf("the client sees %q", got.String())
+				}
+			}})
+			check.Must(t, c.Begin(resp))
+			if tt.passes && (resp.ContentLength >= 0 || resp.Header.Get("Content-Length") != "") {
+				t.Error("the client can count to its end")
+			}
+			_, err := io.Copy(&got, resp.Body)
+			check.Must(t, err)
+			if got.String() != tt.said {
+				t.Errorf("the client has got %q", got.String())
+			}
+			if !isHuman() {
+				t.Error("no human is noted")
+			}
+		})
 	}
 }

@@ -19,7 +19,7 @@ import (
 const (
 	maxParams     = 32
 	maxParamDepth = 16
-	maxParamSize  = 1 << 10 // a header's name and its argument's path, in bytes
+	maxParamSize  = 256 // a header's name and its argument's path, in bytes
 )
 
 type definition struct {
@@ -69,7 +69,11 @@ func (a *Answer) show(result object, taken bool) {
 		if !a.named(tool) {
 			return // it cannot be called
 		}
-		before := cmp.Or(a.Memory.show(a.peer.tools(), tool, now, taken), a.Shared.show(a.peer.Server, tool, now.hash))
+		before := a.Memory.show(a.peer.tools(), tool, now, taken)
+		if !taken { // the client may take it for the list of another URL, as over [oldTransport]
+			before = cmp.Or(before, a.Memory.show(a.peer.origin(), tool, now, false))
+		}
+		before = cmp.Or(before, a.Shared.show(a.peer.Server, tool, now.hash))
 		for _, r := range a.Rules {
 			before = cmp.Or(r.Pin[tool], before)
 		}

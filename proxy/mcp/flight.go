@@ -162,20 +162,24 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 func (m *Memory) strayed(peer Peer, id ID, sure bool) (listsTools bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.IndexFunc(m.flights, func(f *Flight) bool { return f.peer.near(peer) && f.id == id && !f.elsewhere })
-	if i < 0 {
+	var of []*Flight // several clients can have no session, and so the same id
+	for _, f := range m.flights {
+		if f.peer.near(peer) && f.id == id && !f.elsewhere {
+			of = append(of, f)
+		}
+	}
+	if len(of) != 1 || !sure || !of[0].peer.same(peer) {
+		for _, f := range of {
+			f.unsure = true
+		}
 		return false
 	}
-	f := m.flights[i]
-	if !sure || !f.peer.same(peer) {
-		f.unsure = true
-		return false
-	}
+	f := of[0]
 	f.elsewhere = true
 	if f.lost {
-		m.flights = slices.Delete(m.flights, i, i+1)
+		m.remove(f)
 	}
-	return f.list
+	return f.list && f.peer == peer
 }
 
 // lists reports whether a client waits for a list of tools from this origin, and could take an unread one for it.

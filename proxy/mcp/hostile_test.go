@@ -135,12 +135,45 @@ func TestPinsHold(t *testing.T) {
 		"it comes first":                         says(evil, good),
 		"it cannot be read":                      beside(func(p play) { p.ping(stream, event(unread)) }),
 		"on a stream that the client opened":     beside(func(p play) { p.resume("", event(evil)) }),
-		"in an event of another type":            beside(func(p play) { p.resume("", "event: note\n"+event(evil)) }),
-		"in a list of another case":              two(replaced(`"tools"`, `"Tools"`), tools("2", "good")),
-		"by a name in another case":              two(replaced(`"name"`, `"name":"a","Name"`), tools("2", "good")),
-		"on the first of two pages":              two(evil, tools("2", "good")),
-		"in an event without its end":            func(p play) { p.list(1, write("data: "+evil)) },
-		"in a line that only some readers find":  func(p play) { p.list(1, write("data:\r"+evil+"\n\n"), good) },
+		"on a stream at another query": beside(func(p play) {
+			resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: "q"}, "", event(evil))
+		}),
+		"on a stream at another query, after the answer": func(p play) {
+			resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: "q"}, "", event(evil))
+		},
+		"on a stream at another path, after the answer": func(p play) {
+			resume(p.Memory, mcp.Peer{Server: at.Server + "/sse", Session: at.Session}, "", event(evil))
+		},
+		"in a prototype (TypeScript with zod 4.1)": two(replaced(`"tools"`, `"__proto__":{"tools"`)+"}", tools("2", "good")),
+		"in an event of another type":              beside(func(p play) { p.resume("", "event: note\n"+event(evil)) }),
+		"in a list of another case":                two(replaced(`"tools"`, `"Tools"`), tools("2", "good")),
+		"by a name in another case":                two(replaced(`"name"`, `"name":"a","Name"`), tools("2", "good")),
+		"on the first of two pages":                two(evil, tools("2", "good")),
+		"in an event without its end":              func(p play) { p.list(1, write("data: "+evil)) },
+		"in an event without its end, spaced (Go)": func(p play) { p.list(1, write("data: \u00a0"+evil)) },
+		"in a failure of another type (Go's mcp-go)": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 1, "text/plain", http.StatusBadRequest)
+			_, _ = io.WriteString(a, evil)
+			end()
+		},
+		"in a failure of another type and case (Go's mcp-go)": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 1, "", http.StatusBadRequest)
+			_, _ = io.WriteString(a, replaced("result", "Result"))
+			end()
+		},
+		"in a failure too large to be read (Go's mcp-go)": func(p play) {
+			a, end := send(p, p.Memory, "tools/list", 1, "text/plain", http.StatusBadRequest)
+			_, _ = io.WriteString(a, evil+strings.Repeat(" ", 5<<20))
+			end()
+		},
+		"in a compressed failure (Go's mcp-go)": func(p play) {
+			w := begin(p, p.Memory, "tools/list", 1, "")
+			a := mcp.NewAnswer(w, http.StatusBadRequest, http.Header{"Content-Type": {"text/plain"},
+				"Content-Encoding": {"gzip"}})
+			a.End(io.EOF)
+			p.Memory.End(w.Flight, a.Result(), true)
+		},
+		"in a line that only some readers find": func(p play) { p.list(1, write("data:\r"+evil+"\n\n"), good) },
 		"where the server sends the client elsewhere": func(p play) {
 			_, end := send(p, p.Memory, "tools/list", 1, "", http.StatusTemporaryRedirect)
 			end()
@@ -265,6 +298,7 @@ func TestFirstResult(t *testing.T) {
 		"in a foreign event": {"", "event: x\n" + event(good) + event(bad), 200, mcp.ResultUnseen},
 		"in the only event":  {"", "event: x\n" + event(good), 200, mcp.ResultUnseen},
 		"elsewhere":          {event(bad), event(good), 200, mcp.ResultUnseen},
+		"elsewhere, after a list of its id (another client's)": {event(bad), event(good), 200, mcp.ResultUnseen},
 		"typed as a message": {"", "event: message\n" + event(good), 200, mcp.ResultOK},
 		"by an id as a text": {"", event(strings.Replace(bad, `"id":1`, `"id":"1"`, 1)) + event(good), 200,
 			mcp.ResultUnseen},
@@ -279,9 +313,18 @@ func TestFirstResult(t *testing.T) {
 			event(strings.Replace(bad, `"id":1`, `"id":1.0`, 1)) + event(good), 200, mcp.ResultUnseen},
 		"failed in another case": {"", event(strings.Replace(good, `"content"`, `"IsError":true,"content"`, 1)), 200,
 			mcp.ResultUnseen},
+		"failed in Python's spelling": {"", event(strings.Replace(good, `"content"`, `"is_error":true,"content"`, 1)), 200,
+			mcp.ResultUnseen},
+		"failed in a prototype": {"",
+			event(strings.Replace(good, `"content"`, `"__proto__":{"isError":true},"content"`, 1)), 200,
+			mcp.ResultUnseen},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
+			if strings.Contains(name, "after a list of its id") {
+				_, end := send(t, memory, "tools/list", 1, stream, 200)
+				end() // broken
+			}
 			a, end := send(t, memory, "tools/call", 1, stream, tt.status)
 			if tt.elsewhere != "" {
 				resume(memory, at, "", tt.elsewhere)
@@ -291,6 +334,13 @@ func TestFirstResult(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
+	}
+	for _, kind := range []string{plain, "text/plain"} { // some clients ignore the status
+		a, end := send(t, new(mcp.Memory), "tools/call", 1, kind, http.StatusServiceUnavailable)
+		_, _ = io.WriteString(a, good)
+		if got := end(); got != mcp.ResultUnseen {
+			t.Errorf("of a failure by %s: got %s", kind, got)
+		}
 	}
 }
 

@@ -48,7 +48,36 @@ func mayBeMessage(text []byte) bool {
 	return found || o.Get("jsonrpc").Value != nil
 }
 
+// mayBeWhole reports whether the first bracket in a text that broke off is closed. Some clients ignore what is around
+// it.
+func mayBeWhole(text []byte) bool {
+	depth, quoted := 0, false
+	for i := max(0, bytes.IndexAny(text, "{[")); i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			if depth--; depth == 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unclear reports whether some clients may read another message. To some, a member __proto__ gives an object more
+// members.
 func unclear(o object) bool {
+	for _, members := range []object{o, o.Get("result").Members, o.Get("error").Members} {
+		if members.Get("__proto__").Value != nil {
+			return true
+		}
+	}
 	_, _, found := o.OtherCase("jsonrpc", "id", "method", "params", "result", "error")
 	_, _, inResult := o.Get("result").Members.OtherCase("tools", "inputRequests", "requestState", "resultType", "task",
 		"isError")
@@ -83,7 +112,10 @@ func isTaken(o object) bool {
 		_, isText := failure.Members.Get("message").Text()
 		return err == nil && code.Kind() == '0' && isText
 	}
-	return isAnswer(o) && isMeta(o.Get("result").Members.Get("_meta").Value)
+	result := o.Get("result").Members
+	return isAnswer(o) && isMeta(result.Get("_meta").Value) && !slices.ContainsFunc(result, func(m member) bool {
+		return slices.Contains([]string{"is_error", "result_type", "input_requests", "request_state"}, m.Name) // Python
+	})
 }
 
 func isMeta(v jsontext.Value) bool {

@@ -11,7 +11,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/actionproof/mediator/internal/refusal"
-	"github.com/actionproof/mediator/proxy/body"
 	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
 )
@@ -32,7 +31,7 @@ func (a *Answer) filter(resp *http.Response) error {
 		if a.blind && !a.moved {
 			return errList()
 		}
-		body.Watch(resp, a)
+		a.watch(resp)
 		return nil
 	}
 	a.filters = true

@@ -73,7 +73,7 @@ func watch(sent *mcp.Message, memory *mcp.Memory) mcp.Watch {
 		Take: func(int) bool { return true }, Free: func() {}, Changed: func(string, string, string) {},
 		Listed: func(string, string, bool) {},
 		Turn:   func(int) func() { return func() {} },
-		Reads:  func(path string) bool { return strings.HasPrefix(path, "/mcp") },
+		Reads:  func(_, path string) bool { return strings.HasPrefix(path, "/mcp") },
 	}
 }
 

@@ -38,7 +38,7 @@ func (p Peer) near(o Peer) bool { return p.origin() == o.origin() && p.Session =
 
 // pathOf returns the path of a location at the server's origin. Other locations, which clients may read differently,
 // have no path that begins with a slash.
-func (p Peer) pathOf(location []string) string {
+func (p Peer) pathOf(location ...string) string {
 	path := strings.TrimPrefix(strings.Join(location, ", "), p.origin())
 	if end := strings.IndexAny(path, "?#"); end >= 0 {
 		path = path[:end]
@@ -108,13 +108,14 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 	m.mu.Lock()
 	d, shown := m.tools[[2]string{peer.tools(), c.Name}]
 	current := shown && d.era == m.era
+	other, elsewhere := m.tools[[2]string{peer.origin(), c.Name}]
 	misled := m.misled.has(peer.Server) || m.unread.has(peer.Server)
 	m.mu.Unlock()
 	switch {
 	case pin != "" && shown && d.hash != pin:
 		return refusal.New("mcp_tool_changed",
 			"the definition of the tool %s is not the pinned one: its hash is %s", c.Name, d.hash)
-	case pin != "" && shown && d.changed:
+	case pin != "" && (shown && d.changed || elsewhere && (other.changed || other.hash != pin)):
 		return refusal.New("mcp_tool_changed",
 			"the tool %s is pinned, and the server has shown another definition of it in this session", c.Name)
 	case pin != "" && misled:

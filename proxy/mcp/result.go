@@ -1,6 +1,10 @@
 package mcp
 
-import "github.com/actionproof/mediator/proxy/jsonread"
+import (
+	"net/http"
+
+	"github.com/actionproof/mediator/proxy/jsonread"
+)
 
 // Result is a request's outcome according to the server's answer.
 type Result string
@@ -44,6 +48,9 @@ func (a *Answer) response(o object) {
 	first := a.result == ""
 	if a.Sent.Method == listTools {
 		a.show(result, first && !a.Memory.answeredElsewhere(a.Flight, false))
+	}
+	if a.status >= http.StatusBadRequest && a.stream == nil && o.Get("result").Value != nil {
+		a.result = ResultUnseen // some clients ignore the status
 	}
 	if !first {
 		return
