@@ -31,6 +31,7 @@ import (
 // change by showing it to no other replica: each seal names those before.
 type shared struct {
 	db     *postgres.Pool
+	folder *registrar.Folder // no other process may have it
 	dir    string
 	secret []byte
 	now    func() time.Time
@@ -52,13 +53,16 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 	if err != nil {
 		return nil, err
 	}
-	pool, err := postgres.OpenPool(ctx, dsn, schema)
+	folder, err := registrar.OpenFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{db: pool, dir: dir, secret: secret, now: time.Now}
+	s := &shared{folder: folder, dir: dir, secret: secret, now: time.Now}
+	if s.db, err = postgres.OpenPool(ctx, dsn, schema); err != nil {
+		return nil, errors.Join(err, folder.Close())
+	}
 	if s.seen, err = readSeen(filepath.Join(dir, revisionFile)); err != nil {
-		return nil, errors.Join(err, pool.Close())
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -98,7 +102,7 @@ CASE WHEN octet_length(content) <= $2 THEN content END FROM files LIMIT $3`, max
 	return rows.Err()
 }
 
-func (s *shared) Close() error { return s.db.Close() }
+func (s *shared) Close() error { return errors.Join(s.db.Close(), s.folder.Close()) }
 
 // Bounds on what is read of the database, which others may write: on a file's name and content in bytes, on the
 // files, on all that is copied at once, and on the text of the seals. Each file of the history has 256 KiB.
@@ -112,8 +116,13 @@ var maxFiles = 100_000 // tests lower it
 // ours are the names of the files that replicas share. Others in the folder are locks, or belong to one replica.
 var ours = regexp.MustCompile(`^(trust(-history(-[0-9]+)?)?\.json|deployments\.json|serial|ca\.pem)$`)
 
-// Edit implements [registrar.Store]. The files are stored in the transaction that has the lock.
+// Edit implements [registrar.Store]. The files are stored in the transaction that has the lock. The folder has a lock of
+// its own: if the transaction ends during a long do, the next edit must not find what this one still writes.
 func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
+	return s.folder.Edit(ctx, func(string) error { return s.edit(ctx, do) })
+}
+
+func (s *shared) edit(ctx context.Context, do func(dir string) error) error {
 	var now seen
 	err := s.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(editLock)); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
@@ -133,6 +134,60 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
+// TestStale: an edit whose transaction has ended, as after a long pause, undoes no change of another replica, even if
+// its own process begins the next edit meanwhile.
+func TestStale(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Start(t).Database(t)
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	var both [2]*shared
+	for i := range both {
+		s, err := openShared(t.Context(), dsn, t.TempDir(), registry)
+		check.Must(t, err)
+		t.Cleanup(func() { check.Must(t, s.Close()) })
+		both[i] = s.(*shared)
+	}
+	one, two := both[0], both[1]
+	edit := func(s *shared, do func(dir string) error) <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- s.Edit(t.Context(), do) }()
+		return done
+	}
+	write := func(content string) func(dir string) error {
+		return func(dir string) error { return os.WriteFile(filepath.Join(dir, "trust.json"), []byte(content), 0o600) }
+	}
+	begun, goOn, wrote, entered := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	stale := edit(one, func(dir string) error {
+		defer close(wrote)
+		close(begun)
+		<-goOn
+		return write("stale")(dir)
+	})
+	<-begun
+	_, err = two.db.Read().ExecContext(t.Context(),
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'`)
+	check.Must(t, err)
+	check.Must(t, <-edit(two, write("revoked")))
+	next := edit(one, func(string) error {
+		close(entered)
+		<-wrote // as it would wait for the lock of the trust bundle
+		return nil
+	})
+	select {
+	case <-entered:
+	case <-time.After(time.Second):
+	}
+	close(goOn)
+	if err := <-stale; err == nil {
+		t.Error("an edit without its transaction succeeds")
+	}
+	check.Must(t, <-next)
+	raw, err := two.Read(t.Context(), "trust.json")
+	check.Must(t, err)
+	check.WantEqual(t, string(raw), "revoked")
+}
+
 // TestAdopted: a registrar that gets a database keeps the state in its folder, and replicas get it.
 func TestAdopted(t *testing.T) {
 	t.Parallel()
@@ -167,16 +222,22 @@ func TestReplaced(t *testing.T) {
 	server, err := pgtest.Launch()
 	check.Must(t, err)
 	t.Cleanup(func() { check.Must(t, server.Close()) })
-	dsn, dir := server.Database(t), t.TempDir()
+	dsn := server.Database(t)
 	registry, _, err := keyring.GenerateRoot("registry", false)
 	check.Must(t, err)
 	open := func(dir string) *shared {
 		s, err := openShared(t.Context(), dsn, dir, registry)
 		check.Must(t, err)
-		t.Cleanup(func() { check.Must(t, s.Close()) })
+		t.Cleanup(func() { _ = s.Close() }) // it may be closed
 		return s.(*shared)
 	}
-	s := open(dir)
+	again := func(s *shared) *shared { // after another start
+		_, err := openShared(t.Context(), dsn, s.dir, registry)
+		check.WantEqual(t, errors.Is(err, files.ErrInUse), true)
+		check.Must(t, s.Close())
+		return open(s.dir)
+	}
+	s := open(t.TempDir())
 	write := func(content string) error {
 		return s.Edit(t.Context(), func(dir string) error {
 			return errors.Join(os.WriteFile(filepath.Join(dir, "serial"), []byte(content), 0o600),
@@ -200,10 +261,11 @@ func TestReplaced(t *testing.T) {
 	keep()
 	check.Must(t, write("2"))
 	do(restore...)
-	for _, by := range []*shared{s, open(dir)} { // the second one has started again
-		_, err = by.Read(t.Context(), "serial")
+	for range 2 {
+		_, err = s.Read(t.Context(), "serial")
 		check.WantCode(t, err, "registrar_replaced")
-		check.WantCode(t, by.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
+		check.WantCode(t, s.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
+		s = again(s)
 	}
 	// What the first replica changed is hidden from the second, which makes as many changes, or more.
 	one, two := open(t.TempDir()), open(t.TempDir())
@@ -220,7 +282,8 @@ func TestReplaced(t *testing.T) {
 		_, err = one.Read(t.Context(), "serial")
 		check.WantCode(t, err, "registrar_replaced")
 		check.WantCode(t, one.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
-		check.WantCode(t, open(one.dir).Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
+		one = again(one)
+		check.WantCode(t, one.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
 	}
 	s = open(t.TempDir()) // a replica that has seen nothing newer
 	check.Must(t, write("3"))
