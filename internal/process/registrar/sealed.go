@@ -27,17 +27,24 @@ type seen struct {
 	seal     string
 }
 
-func readSeen(path string) (was seen, err error) {
+// recall reads what this replica has seen. A folder without it that has a state is that of a registrar without
+// replicas; an empty one gets it now, so that files of an edit that fails are not taken for such a state.
+func (s *shared) recall() error {
+	path := filepath.Join(s.dir, revisionFile)
 	raw, err := files.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return seen{}, nil
+		local, err := s.local()
+		if s.alone = len(local) > 0; err != nil || s.alone {
+			return err
+		}
+		return files.Replace(path, []byte("0"), 0o600)
 	}
 	number, seal, _ := strings.Cut(strings.TrimSpace(string(raw)), " ")
-	was.seal = seal
+	s.seen.seal = seal
 	if err == nil {
-		was.revision, err = strconv.ParseInt(number, 10, 64)
+		s.seen.revision, err = strconv.ParseInt(number, 10, 64)
 	}
-	return was, err
+	return err
 }
 
 // revisionFile keeps what a replica has seen.

@@ -35,6 +35,8 @@ type shared struct {
 	dir    string
 	secret []byte
 	now    func() time.Time
+	// alone says that the folder has the state of a registrar without replicas. Only edit changes it.
+	alone bool
 
 	mu   sync.Mutex // guards seen
 	seen seen       // the folder keeps it too
@@ -61,7 +63,7 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 	if s.db, err = postgres.OpenPool(ctx, dsn, schema); err != nil {
 		return nil, errors.Join(err, folder.Close())
 	}
-	if s.seen, err = readSeen(filepath.Join(dir, revisionFile)); err != nil {
+	if err = s.recall(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -149,6 +151,7 @@ func (s *shared) edit(ctx context.Context, do func(dir string) error) error {
 	if err != nil {
 		return err
 	}
+	s.alone = false
 	return s.saw(now)
 }
 
@@ -186,8 +189,12 @@ func (s *shared) pull(ctx context.Context, tx *sql.Tx, stored map[string]string)
 	if err != nil {
 		return err
 	}
-	for name := range local { // of an edit that failed
-		if stored[name] == "" {
+	for name, hash := range local {
+		if s.alone && stored[name] != hash { // pulling would lose keys' history
+			return replaced("is not the one in %s, and another registrar made it: empty the folder, or stop all, drop the "+
+				"schema %s and start this one first", s.dir, schema.Name)
+		}
+		if stored[name] == "" { // of an edit that failed
 			if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
 				return err
 			}

@@ -188,30 +188,44 @@ func TestStale(t *testing.T) {
 	check.WantEqual(t, string(raw), "revoked")
 }
 
-// TestAdopted: a registrar that gets a database keeps the state in its folder, and replicas get it.
+// TestAdopted: a registrar that gets a database keeps the state in its folder, and replicas get it. One with a state of
+// its own loses nothing by a database that has another.
 func TestAdopted(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Start(t).Database(t)
 	registry, _, err := keyring.GenerateRoot("registry", false)
 	check.Must(t, err)
-	dir := t.TempDir()
 	names := []string{"trust.json", "trust-history.json", "trust-history-2.json", "serial", "ca.pem"}
-	for _, name := range names {
-		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+	folder := func(state string) string {
+		dir := t.TempDir()
+		for _, name := range names {
+			if state != "" {
+				check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(state), 0o600))
+			}
+		}
+		return dir
 	}
-	for _, dir := range []string{dir, t.TempDir()} {
+	has := func(dir, state string) {
+		t.Helper()
+		for _, name := range names {
+			if raw, err := os.ReadFile(filepath.Join(dir, name)); string(raw) != state {
+				t.Errorf("%s is %q, %v", name, raw, err)
+			}
+		}
+	}
+	mine, none, other := folder("mine"), folder(""), folder("other")
+	for _, dir := range []string{mine, none, mine, none, other} {
 		s, err := openShared(t.Context(), dsn, dir, registry)
 		check.Must(t, err)
-		t.Cleanup(func() { check.Must(t, s.Close()) })
-		check.Must(t, s.Edit(t.Context(), func(dir string) error {
-			for _, name := range names {
-				if raw, err := os.ReadFile(filepath.Join(dir, name)); string(raw) != name {
-					t.Errorf("%s is %q, %v", name, raw, err)
-				}
-			}
-			return nil
-		}))
+		err = s.Edit(t.Context(), func(dir string) error { has(dir, "mine"); return nil })
+		if dir == other {
+			check.WantCode(t, err, "registrar_replaced", other)
+		} else {
+			check.Must(t, err)
+		}
+		check.Must(t, s.Close())
 	}
+	has(other, "other")
 }
 
 // TestReplaced: who writes the database gets no state believed but the newest one.
