@@ -1,14 +1,16 @@
 package plays
 
 import (
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
-// TestRegistrar: posts go out though nobody certifies keys by hand, also after a sidecar with new keys has started, and
-// while no registrar runs.
+// TestRegistrar: posts go out though nobody certifies keys by hand, also after a sidecar with new keys has started,
+// while no registrar runs, and soon after its state was restored from before that start.
 func TestRegistrar(t *testing.T) {
 	t.Parallel()
 	r := kit.PrepareClientsRig(t, kit.ManyPosts)
@@ -21,8 +23,15 @@ func TestRegistrar(t *testing.T) {
 		}
 	}
 	posts()
+	backup := t.TempDir()
+	check.Must(t, os.CopyFS(backup, os.DirFS(r.In("registrar"))))
 	r.RestartRegistered(t, "serve") // its keys in memory are new ones of the same names
 	posts()
+	r.Kill("registrar")
+	check.Must(t, os.RemoveAll(r.In("registrar")), os.MkdirAll(r.In("registrar"), 0o700),
+		os.CopyFS(r.In("registrar"), os.DirFS(backup)))
+	r.RestartRegistered(t, "registrar")
+	kit.Until(t, "a post after the restore", func() bool { return strings.HasSuffix(r.Curl(t), " 201") })
 	r.RestartRegistered(t, "registrar")
 	r.Kill("registrar")
 	posts()
