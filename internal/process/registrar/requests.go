@@ -2,7 +2,9 @@ package registrar
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -198,8 +200,11 @@ func (p *process) history(w http.ResponseWriter, r *http.Request) {
 
 func (p *process) file(w http.ResponseWriter, r *http.Request, name string) {
 	raw, err := p.store.Read(r.Context(), name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = refusal.New("not_found", "there is no %s", name)
+	}
 	if err != nil {
-		problem.Write(w, refusal.New("not_found", "there is no %s", name))
+		problem.Write(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

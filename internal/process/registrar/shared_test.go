@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -325,5 +327,8 @@ func TestReplaced(t *testing.T) {
 		check.WantCode(t, open(t.TempDir()).Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
 		_, err = s.Read(t.Context(), "ca.pem")
 		check.WantCode(t, err, "registrar_replaced")
+		auditor := httptest.NewRecorder()
+		(&process{store: s}).file(auditor, httptest.NewRequest(http.MethodGet, "/v1/bundle", nil), "ca.pem")
+		check.WantEqual(t, auditor.Code, http.StatusServiceUnavailable)
 	}
 }
