@@ -118,7 +118,7 @@ var maxFiles = 100_000 // tests lower it
 // ours are the names of the files that replicas share. Others in the folder are locks, or belong to one replica.
 var ours = regexp.MustCompile(`^(trust(-history(-[0-9]+)?)?\.json|deployments\.json|serial|ca\.pem)$`)
 
-// Edit implements [registrar.Store]. The files are stored in the transaction that has the lock. The folder has a lock of
+// Edit implements [registrar.Store]. The files are stored in the transaction that has the lock. The folder has one of
 // its own: if the transaction ends during a long do, the next edit must not find what this one still writes.
 func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
 	return s.folder.Edit(ctx, func(string) error { return s.edit(ctx, do) })
