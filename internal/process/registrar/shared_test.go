@@ -2,12 +2,14 @@ package registrar
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +190,38 @@ func TestStale(t *testing.T) {
 	raw, err := two.Read(t.Context(), "trust.json")
 	check.Must(t, err)
 	check.WantEqual(t, string(raw), "revoked")
+}
+
+// slow is a database in which a replica changes the state while it reads it.
+type slow struct {
+	*sql.DB
+	change func() error
+}
+
+func (s slow) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	rows, err := s.DB.QueryContext(ctx, query, args...)
+	return rows, errors.Join(err, s.change())
+}
+
+// TestReadMeanwhile: a state that was read before this replica changed it is no older one that was put back.
+func TestReadMeanwhile(t *testing.T) {
+	t.Parallel()
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	opened, err := openShared(t.Context(), pgtest.Start(t).Database(t), t.TempDir(), registry)
+	check.Must(t, err)
+	t.Cleanup(func() { check.Must(t, opened.Close()) })
+	s, serial := opened.(*shared), 0
+	change := func() error {
+		serial++
+		return s.Edit(t.Context(), func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "serial"), []byte(strconv.Itoa(serial)), 0o600)
+		})
+	}
+	check.Must(t, change())
+	now, err := s.stored(t.Context(), slow{s.db.Read(), change}, "serial")
+	check.Must(t, err)
+	check.WantEqual(t, string(now.content), "1")
 }
 
 // TestAdopted: a registrar that gets a database keeps the state in its folder, and replicas get it. One with a state of
