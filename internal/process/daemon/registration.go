@@ -37,8 +37,8 @@ type registration struct {
 	registering, following wire.Peer
 
 	lacks chan struct{} // has room for one: see lacking
-	// lacking says that the trust that was delivered last does not certify this process's keys: the registrar's state
-	// was restored from before it registered.
+	// lacking says that the trust that was delivered last has no certificate of a key of this process: the registrar's
+	// state was restored from before it registered.
 	lacking atomic.Bool
 
 	manifest  atomic.Pointer[string] // hash of the one that was delivered last
@@ -235,7 +235,8 @@ func (r *registration) write(ctx context.Context, t trust) error {
 		return fmt.Errorf("the registrar's bundle cannot be written: %w", err)
 	}
 	r.lacking.Store(slices.ContainsFunc(r.p.Roles, func(role Role) bool {
-		return await.Pending(certifies(ctx, trusted, role))
+		all, err := certificates(ctx, trusted, role)
+		return err == nil && len(all) == 0 // for a revoked one there is no other
 	}))
 	if r.lacking.Load() {
 		every.Signal(r.lacks)
