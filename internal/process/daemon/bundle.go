@@ -204,9 +204,13 @@ func (p *Process) followBundle(ctx context.Context, path string) error {
 	}
 	for _, r := range p.Roles {
 		if err := certifies(ctx, next.trust, r); err != nil {
+			if await.Pending(err) {
+				p.uncertified.Store(&err)
+			}
 			return err
 		}
 	}
+	p.uncertified.Store(nil)
 	for _, r := range p.Roles {
 		r.Key.Follow(next.trust)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/internal/wire"
@@ -167,6 +168,8 @@ func (p *process) mayRegister(id string) error {
 
 // nextTrust waits until the caller's trust is not the one that it has. It returns an empty one if that takes long.
 func (p *process) nextTrust(ctx context.Context, c registrar.Caller, has string) (registrar.Trust, error) {
+	ctx, cancel := endpoint.UntilEnding(ctx)
+	defer cancel()
 	wait := time.NewTimer(trustWait)
 	defer wait.Stop()
 	for {

@@ -5,12 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/actionproof/mediator/internal/admin"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/e2e/kit"
 )
 
 // TestRegistrar: posts go out though nobody certifies keys by hand, also after a sidecar with new keys has started,
-// while no registrar runs, and soon after its state was restored from before that start.
+// while no registrar runs, and soon after its state was restored from before that start. /readyz says what posts meet.
 func TestRegistrar(t *testing.T) {
 	t.Parallel()
 	r := kit.PrepareClientsRig(t, kit.ManyPosts)
@@ -43,4 +44,10 @@ func TestRegistrar(t *testing.T) {
 		return strings.Contains(r.Log(t, "registrar"), "the rules have the serial number 2")
 	})
 	posts()
+	r.SignRules(t, 4, "runtime-key")
+	kit.Until(t, "/readyz to say that the sidecar's key is revoked", func() bool {
+		err := admin.Get(t.Context(), r.Stack.Admin(), "/readyz", nil)
+		return err != nil && strings.Contains(err.Error(), "key runtime-key/serve (runtime_attestation): not certified")
+	})
+	r.Kill("registrar") // it would wait for the others' connections
 }
