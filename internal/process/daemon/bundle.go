@@ -204,9 +204,13 @@ func (p *Process) followBundle(ctx context.Context, path string) error {
 	}
 	for _, r := range p.Roles {
 		if err := certifies(ctx, next.trust, r); err != nil {
+			if await.Pending(err) {
+				p.uncertified.Store(&err)
+			}
 			return err
 		}
 	}
+	p.uncertified.Store(nil)
 	for _, r := range p.Roles {
 		r.Key.Follow(next.trust)
 	}
@@ -215,17 +219,22 @@ func (p *Process) followBundle(ctx context.Context, path string) error {
 }
 
 func certifies(ctx context.Context, trust *evidence.Trust, r Role) error {
+	all, err := certificates(ctx, trust, r)
+	if err == nil && !slices.ContainsFunc(all, func(c evidence.Certified) bool { return !c.Revoked }) {
+		err = fmt.Errorf("key %s (%s): %w", r.Key.Name(), r.Purpose, await.ErrPending)
+	}
+	return err
+}
+
+// certificates returns the certificates of a role's key, also revoked ones.
+func certificates(ctx context.Context, trust *evidence.Trust, r Role) ([]evidence.Certified, error) {
 	versions, err := r.Key.Versions(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, c := range trust.Certified() {
-		same := func(v custody.Version) bool {
-			return !c.Revoked && v.KeyID() == c.Certificate.SubjectKeyID && v.Public().Equal(c.Public)
-		}
-		if slices.ContainsFunc(versions, same) {
-			return nil
-		}
-	}
-	return fmt.Errorf("key %s (%s): %w", r.Key.Name(), r.Purpose, await.ErrPending)
+	return slices.DeleteFunc(trust.Certified(), func(c evidence.Certified) bool {
+		return !slices.ContainsFunc(versions, func(v custody.Version) bool {
+			return v.KeyID() == c.Certificate.SubjectKeyID && v.Public().Equal(c.Public)
+		})
+	}), nil
 }

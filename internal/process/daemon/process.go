@@ -62,6 +62,8 @@ type Process struct {
 	follow  func(ctx context.Context) // renews the Identity; nil without one
 	ready   Check                     // why its callers would be refused; nil until Mux
 	signing atomic.Pointer[bundle]    // by which the roles sign; nil until it certifies them
+	// why the newest bundle certifies none of a role's versions; nil if it certifies one of each
+	uncertified atomic.Pointer[error]
 	// what the process waits for before it is ready; nil if for nothing
 	waiting atomic.Pointer[string]
 }

@@ -54,10 +54,14 @@ func (p *Process) identified(context.Context) error {
 	return p.Identity.Check()
 }
 
-// signs checks that each role has a key version that signs, and that Vault, where it holds the keys, answers. It asks
-// Vault only if the last request to Vault failed, and what a key's token may do at most once a minute: many probes of a
-// busy Vault's processes must not make it busier.
+// signs checks that each role has a key version that signs, and that Vault, where it holds the keys, answers. A role
+// goes on to sign with a version that the newest bundle has lost or revoked, and others refuse it. Vault is asked only
+// if the last request to it failed, and what a key's token may do at most once a minute: many probes of a busy Vault's
+// processes must not make it busier.
 func (p *Process) signs(ctx context.Context) error {
+	if err := p.uncertified.Load(); err != nil {
+		return *err
+	}
 	for _, r := range p.Roles {
 		if _, err := r.Key.Signs(ctx); err != nil {
 			return err

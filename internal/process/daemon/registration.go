@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,11 @@ type registration struct {
 	// Two clients: only the replica that made a nonce takes it, so nothing else uses the connection on which it came.
 	registering, following wire.Peer
 
+	lacks chan struct{} // has room for one: see lacking
+	// lacking says that the trust that was delivered last has no certificate of a key of this process: the registrar's
+	// state was restored from before it registered.
+	lacking atomic.Bool
+
 	manifest  atomic.Pointer[string] // hash of the one that was delivered last
 	delivered chan struct{}          // has room for one: there is another
 
@@ -54,7 +60,7 @@ func (p *Process) registers(ctx context.Context, group *errgroup.Group, plan Pla
 	if plan.Registrar == nil {
 		return
 	}
-	r := &registration{p: p, plan: plan, delivered: make(chan struct{}, 1)}
+	r := &registration{p: p, plan: plan, delivered: make(chan struct{}, 1), lacks: make(chan struct{}, 1)}
 	for _, peer := range []*wire.Peer{&r.registering, &r.following} {
 		*peer = wire.Peer{Name: "the registrar", Unavailable: "process_unavailable"}
 		peer.HTTP, r.base = p.Client(*plan.Registrar)
@@ -70,10 +76,11 @@ func (p *Process) repeating(ctx context.Context, what string, try func() error) 
 	}
 }
 
-// register registers at the start, whenever the versions of a key have changed, and before certificates end.
+// register registers at the start, whenever the versions of a key have changed, before certificates end, and if they
+// are lost. Two processes with one name take each other's away, so it takes twice as long each time.
 func (r *registration) register(ctx context.Context) {
-	var again time.Time
-	known := ""
+	var last, again time.Time
+	known, pause := "", registrarPause
 	r.p.repeating(ctx, "this process's keys are not certified anew", func() error {
 		roles := documents(ctx, r.p.Roles)
 		for i := range roles { // they say nothing of the keys themselves
@@ -83,17 +90,28 @@ func (r *registration) register(ctx context.Context) {
 		if err != nil {
 			return err
 		}
-		if hash := evidence.HashBytes(raw); hash != known || time.Now().After(again) {
+		hash := evidence.HashBytes(raw)
+		due := hash != known || time.Now().After(again)
+		if !due && r.lacking.Load() {
+			wait := time.Until(last.Add(pause))
+			if due = wait <= 0; due {
+				pause *= 2
+			} else {
+				time.AfterFunc(wait, func() { every.Signal(r.lacks) })
+			}
+		}
+		if due {
 			in, err := r.once(ctx, roles)
 			if err != nil {
 				return err
 			}
-			known, again = hash, time.Now().Add(in)
+			known, last = hash, time.Now()
+			again = last.Add(in)
 			r.p.Log.Info("registered", zap.String("registrar", r.base), zap.Time("again", again))
 		}
-		state, err := r.p.nextState(ctx, "")
+		state, err := r.p.nextState(ctx, "", nil)
 		if err == nil {
-			_, err = r.p.nextState(ctx, state.State)
+			_, err = r.p.nextState(ctx, state.State, r.lacks)
 		}
 		return err
 	})
@@ -209,11 +227,19 @@ func (r *registration) write(ctx context.Context, t trust) error {
 		return err
 	}
 	b, err := evidence.ParseBundle([]byte(t.Bundle))
+	var trusted *evidence.Trust
 	if err == nil {
-		_, err = evidence.NewTrust(roots, b, evidence.SignerPolicy{})
+		trusted, err = evidence.NewTrust(roots, b, evidence.SignerPolicy{})
 	}
 	if err != nil {
 		return fmt.Errorf("the registrar's bundle cannot be written: %w", err)
+	}
+	r.lacking.Store(slices.ContainsFunc(r.p.Roles, func(role Role) bool {
+		all, err := certificates(ctx, trusted, role)
+		return err == nil && len(all) == 0 // for a revoked one there is no other
+	}))
+	if r.lacking.Load() {
+		every.Signal(r.lacks)
 	}
 	if err := r.writeHistory(ctx, b.History); err != nil {
 		return err

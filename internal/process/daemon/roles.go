@@ -135,9 +135,9 @@ type RolesState struct {
 // report new versions.
 const RolesWait, rolesPoll = time.Minute, time.Second
 
-// nextState waits until the state of the roles is not known, until ctx or the process ends, or for RolesWait. It
-// returns the state.
-func (p *Process) nextState(ctx context.Context, known string) (RolesState, error) {
+// nextState waits until the state of the roles is not known, until ctx or the process ends or wake gets something, or
+// for RolesWait. It returns the state.
+func (p *Process) nextState(ctx context.Context, known string, wake <-chan struct{}) (RolesState, error) {
 	ctx, cancel := endpoint.UntilEnding(ctx)
 	defer cancel()
 	wait := time.NewTimer(RolesWait)
@@ -158,6 +158,8 @@ func (p *Process) nextState(ctx context.Context, known string) (RolesState, erro
 		case <-look:
 		case <-wait.C:
 			return now, nil
+		case <-wake:
+			return now, nil
 		case <-ctx.Done():
 			return now, nil
 		}
@@ -172,7 +174,7 @@ func (p *Process) rolesHandler(mux *http.ServeMux) {
 		return documents(r.Context(), roles), nil
 	}))
 	mux.HandleFunc("GET /v1/roles/state", wire.Answer(func(r *http.Request) (RolesState, error) {
-		return p.nextState(r.Context(), r.URL.Query().Get("unlike"))
+		return p.nextState(r.Context(), r.URL.Query().Get("unlike"), nil)
 	}))
 	mux.HandleFunc("GET /v1/jwks", wire.Answer(func(r *http.Request) (jose.JSONWebKeySet, error) {
 		keys := make([]custody.Key, len(roles))

@@ -2,7 +2,9 @@ package registrar
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/problem"
+	"github.com/actionproof/mediator/internal/process/endpoint"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/internal/registrar"
 	"github.com/actionproof/mediator/internal/wire"
@@ -165,6 +168,8 @@ func (p *process) mayRegister(id string) error {
 
 // nextTrust waits until the caller's trust is not the one that it has. It returns an empty one if that takes long.
 func (p *process) nextTrust(ctx context.Context, c registrar.Caller, has string) (registrar.Trust, error) {
+	ctx, cancel := endpoint.UntilEnding(ctx)
+	defer cancel()
 	wait := time.NewTimer(trustWait)
 	defer wait.Stop()
 	for {
@@ -198,8 +203,11 @@ func (p *process) history(w http.ResponseWriter, r *http.Request) {
 
 func (p *process) file(w http.ResponseWriter, r *http.Request, name string) {
 	raw, err := p.store.Read(r.Context(), name)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = refusal.New("not_found", "there is no %s", name)
+	}
 	if err != nil {
-		problem.Write(w, refusal.New("not_found", "there is no %s", name))
+		problem.Write(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

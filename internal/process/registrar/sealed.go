@@ -27,17 +27,24 @@ type seen struct {
 	seal     string
 }
 
-func readSeen(path string) (was seen, err error) {
+// recall reads what this replica has seen. A folder without it that has a state is that of a registrar without
+// replicas; an empty one gets it now, so that files of an edit that fails are not taken for such a state.
+func (s *shared) recall() error {
+	path := filepath.Join(s.dir, revisionFile)
 	raw, err := files.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return seen{}, nil
+		local, err := s.local()
+		if s.alone = len(local) > 0; err != nil || s.alone {
+			return err
+		}
+		return files.Replace(path, []byte("0"), 0o600)
 	}
 	number, seal, _ := strings.Cut(strings.TrimSpace(string(raw)), " ")
-	was.seal = seal
+	s.seen.seal = seal
 	if err == nil {
-		was.revision, err = strconv.ParseInt(number, 10, 64)
+		s.seen.revision, err = strconv.ParseInt(number, 10, 64)
 	}
-	return was, err
+	return err
 }
 
 // revisionFile keeps what a replica has seen.
@@ -73,6 +80,9 @@ func (s state) seen() seen {
 // older than one that this replica has seen, and one that does not follow from it: else a change that this replica
 // made would be lost where the database hides it from another, which makes the next. One statement reads it all.
 func (s *shared) stored(ctx context.Context, q querier, file string) (state, error) {
+	s.mu.Lock()
+	was := s.seen // a change of this replica may come while the state is read
+	s.mu.Unlock()
 	rows, err := q.QueryContext(ctx, `(SELECT left(name, $2), left(hash, $2 + 1),
 CASE WHEN name = $1 AND octet_length(content) <= $3 THEN content END, NULL, NULL FROM files LIMIT $4)
 UNION ALL (SELECT NULL, NULL, NULL, revision, left(mac, $5) FROM seal LIMIT 1)`, file, maxName, maxContent,
@@ -104,18 +114,16 @@ UNION ALL (SELECT NULL, NULL, NULL, revision, left(mac, $5) FROM seal LIMIT 1)`,
 	if len(now.files) > maxFiles {
 		return state{}, replaced("has more than %d files", maxFiles)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	sealed := len(now.seals) > 0
-	switch since := now.revision - s.seen.revision; {
+	switch since := now.revision - was.revision; {
 	case since < 0:
 		return state{}, replaced("is at revision %d, but this replica has seen revision %d", now.revision,
-			s.seen.revision)
+			was.revision)
 	case !sealed && len(now.files) > 0,
 		sealed && !hmac.Equal([]byte(now.seals[0]), []byte(s.seal(now.files, now.revision, now.seals[1:]))):
 		return state{}, replaced("was not written by a registrar with this registry's key")
-	case since < int64(len(now.seals)) && !strings.HasPrefix(now.seals[since], s.seen.seal):
-		return state{}, replaced("does not follow from the revision %d that this replica has seen", s.seen.revision)
+	case since < int64(len(now.seals)) && !strings.HasPrefix(now.seals[since], was.seal):
+		return state{}, replaced("does not follow from the revision %d that this replica has seen", was.revision)
 	case now.files[file] != "" && evidence.HashBytes(now.content) != now.files[file]: // a NULL is no content
 		return state{}, replaced("has a %s that does not match its hash", file)
 	}

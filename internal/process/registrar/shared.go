@@ -31,9 +31,12 @@ import (
 // change by showing it to no other replica: each seal names those before.
 type shared struct {
 	db     *postgres.Pool
+	folder *registrar.Folder // no other process may have it
 	dir    string
 	secret []byte
 	now    func() time.Time
+	// alone says that the folder has the state of a registrar without replicas. Only edit changes it.
+	alone bool
 
 	mu   sync.Mutex // guards seen
 	seen seen       // the folder keeps it too
@@ -52,13 +55,16 @@ func openShared(ctx context.Context, dsn, dir string, registry keyring.RootKey) 
 	if err != nil {
 		return nil, err
 	}
-	pool, err := postgres.OpenPool(ctx, dsn, schema)
+	folder, err := registrar.OpenFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	s := &shared{db: pool, dir: dir, secret: secret, now: time.Now}
-	if s.seen, err = readSeen(filepath.Join(dir, revisionFile)); err != nil {
-		return nil, errors.Join(err, pool.Close())
+	s := &shared{folder: folder, dir: dir, secret: secret, now: time.Now}
+	if s.db, err = postgres.OpenPool(ctx, dsn, schema); err != nil {
+		return nil, errors.Join(err, folder.Close())
+	}
+	if err = s.recall(); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -98,7 +104,7 @@ CASE WHEN octet_length(content) <= $2 THEN content END FROM files LIMIT $3`, max
 	return rows.Err()
 }
 
-func (s *shared) Close() error { return s.db.Close() }
+func (s *shared) Close() error { return errors.Join(s.db.Close(), s.folder.Close()) }
 
 // Bounds on what is read of the database, which others may write: on a file's name and content in bytes, on the
 // files, on all that is copied at once, and on the text of the seals. Each file of the history has 256 KiB.
@@ -112,8 +118,13 @@ var maxFiles = 100_000 // tests lower it
 // ours are the names of the files that replicas share. Others in the folder are locks, or belong to one replica.
 var ours = regexp.MustCompile(`^(trust(-history(-[0-9]+)?)?\.json|deployments\.json|serial|ca\.pem)$`)
 
-// Edit implements [registrar.Store]. The files are stored in the transaction that has the lock.
+// Edit implements [registrar.Store]. The files are stored in the transaction that has the lock. The folder has one of
+// its own: if the transaction ends during a long do, the next edit must not find what this one still writes.
 func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
+	return s.folder.Edit(ctx, func(string) error { return s.edit(ctx, do) })
+}
+
+func (s *shared) edit(ctx context.Context, do func(dir string) error) error {
 	var now seen
 	err := s.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(editLock)); err != nil {
@@ -140,6 +151,7 @@ func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
 	if err != nil {
 		return err
 	}
+	s.alone = false
 	return s.saw(now)
 }
 
@@ -177,8 +189,12 @@ func (s *shared) pull(ctx context.Context, tx *sql.Tx, stored map[string]string)
 	if err != nil {
 		return err
 	}
-	for name := range local { // of an edit that failed
-		if stored[name] == "" {
+	for name, hash := range local {
+		if s.alone && stored[name] != hash { // pulling would lose keys' history
+			return replaced("is not the one in %s, and another registrar made it: empty the folder, or stop all, drop the "+
+				"schema %s and start this one first", s.dir, schema.Name)
+		}
+		if stored[name] == "" { // of an edit that failed
 			if err := os.Remove(filepath.Join(s.dir, name)); err != nil {
 				return err
 			}

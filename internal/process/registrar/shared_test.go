@@ -2,15 +2,20 @@ package registrar
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/actionproof/mediator/evidence"
+	"github.com/actionproof/mediator/internal/files"
 	"github.com/actionproof/mediator/internal/keyring"
 	"github.com/actionproof/mediator/test/check"
 	"github.com/actionproof/mediator/test/full"
@@ -133,30 +138,130 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestAdopted: a registrar that gets a database keeps the state in its folder, and replicas get it.
+// TestStale: an edit whose transaction has ended, as after a long pause, undoes no change of another replica, even if
+// its own process begins the next edit meanwhile.
+func TestStale(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.Start(t).Database(t)
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	var both [2]*shared
+	for i := range both {
+		s, err := openShared(t.Context(), dsn, t.TempDir(), registry)
+		check.Must(t, err)
+		t.Cleanup(func() { check.Must(t, s.Close()) })
+		both[i] = s.(*shared)
+	}
+	one, two := both[0], both[1]
+	edit := func(s *shared, do func(dir string) error) <-chan error {
+		done := make(chan error, 1)
+		go func() { done <- s.Edit(t.Context(), do) }()
+		return done
+	}
+	write := func(content string) func(dir string) error {
+		return func(dir string) error { return os.WriteFile(filepath.Join(dir, "trust.json"), []byte(content), 0o600) }
+	}
+	begun, goOn, wrote, entered := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	stale := edit(one, func(dir string) error {
+		defer close(wrote)
+		close(begun)
+		<-goOn
+		return write("stale")(dir)
+	})
+	<-begun
+	_, err = two.db.Read().ExecContext(t.Context(),
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state = 'idle in transaction'`)
+	check.Must(t, err)
+	check.Must(t, <-edit(two, write("revoked")))
+	next := edit(one, func(string) error {
+		close(entered)
+		<-wrote // as it would wait for the lock of the trust bundle
+		return nil
+	})
+	select {
+	case <-entered:
+	case <-time.After(time.Second):
+	}
+	close(goOn)
+	if err := <-stale; err == nil {
+		t.Error("an edit without its transaction succeeds")
+	}
+	check.Must(t, <-next)
+	raw, err := two.Read(t.Context(), "trust.json")
+	check.Must(t, err)
+	check.WantEqual(t, string(raw), "revoked")
+}
+
+// slow is a database in which a replica changes the state while it reads it.
+type slow struct {
+	*sql.DB
+	change func() error
+}
+
+func (s slow) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	rows, err := s.DB.QueryContext(ctx, query, args...)
+	return rows, errors.Join(err, s.change())
+}
+
+// TestReadMeanwhile: a state that was read before this replica changed it is no older one that was put back.
+func TestReadMeanwhile(t *testing.T) {
+	t.Parallel()
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	opened, err := openShared(t.Context(), pgtest.Start(t).Database(t), t.TempDir(), registry)
+	check.Must(t, err)
+	t.Cleanup(func() { check.Must(t, opened.Close()) })
+	s, serial := opened.(*shared), 0
+	change := func() error {
+		serial++
+		return s.Edit(t.Context(), func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "serial"), []byte(strconv.Itoa(serial)), 0o600)
+		})
+	}
+	check.Must(t, change())
+	now, err := s.stored(t.Context(), slow{s.db.Read(), change}, "serial")
+	check.Must(t, err)
+	check.WantEqual(t, string(now.content), "1")
+}
+
+// TestAdopted: a registrar that gets a database keeps the state in its folder, and replicas get it. One with a state of
+// its own loses nothing by a database that has another.
 func TestAdopted(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.Start(t).Database(t)
 	registry, _, err := keyring.GenerateRoot("registry", false)
 	check.Must(t, err)
-	dir := t.TempDir()
 	names := []string{"trust.json", "trust-history.json", "trust-history-2.json", "serial", "ca.pem"}
-	for _, name := range names {
-		check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+	folder := func(state string) string {
+		dir := t.TempDir()
+		for _, name := range names {
+			if state != "" {
+				check.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(state), 0o600))
+			}
+		}
+		return dir
 	}
-	for _, dir := range []string{dir, t.TempDir()} {
+	has := func(dir, state string) {
+		t.Helper()
+		for _, name := range names {
+			if raw, err := os.ReadFile(filepath.Join(dir, name)); string(raw) != state {
+				t.Errorf("%s is %q, %v", name, raw, err)
+			}
+		}
+	}
+	mine, none, other := folder("mine"), folder(""), folder("other")
+	for _, dir := range []string{mine, none, mine, none, other} {
 		s, err := openShared(t.Context(), dsn, dir, registry)
 		check.Must(t, err)
-		t.Cleanup(func() { check.Must(t, s.Close()) })
-		check.Must(t, s.Edit(t.Context(), func(dir string) error {
-			for _, name := range names {
-				if raw, err := os.ReadFile(filepath.Join(dir, name)); string(raw) != name {
-					t.Errorf("%s is %q, %v", name, raw, err)
-				}
-			}
-			return nil
-		}))
+		err = s.Edit(t.Context(), func(dir string) error { has(dir, "mine"); return nil })
+		if dir == other {
+			check.WantCode(t, err, "registrar_replaced", other)
+		} else {
+			check.Must(t, err)
+		}
+		check.Must(t, s.Close())
 	}
+	has(other, "other")
 }
 
 // TestReplaced: who writes the database gets no state believed but the newest one.
@@ -167,16 +272,22 @@ func TestReplaced(t *testing.T) {
 	server, err := pgtest.Launch()
 	check.Must(t, err)
 	t.Cleanup(func() { check.Must(t, server.Close()) })
-	dsn, dir := server.Database(t), t.TempDir()
+	dsn := server.Database(t)
 	registry, _, err := keyring.GenerateRoot("registry", false)
 	check.Must(t, err)
 	open := func(dir string) *shared {
 		s, err := openShared(t.Context(), dsn, dir, registry)
 		check.Must(t, err)
-		t.Cleanup(func() { check.Must(t, s.Close()) })
+		t.Cleanup(func() { _ = s.Close() }) // it may be closed
 		return s.(*shared)
 	}
-	s := open(dir)
+	again := func(s *shared) *shared { // after another start
+		_, err := openShared(t.Context(), dsn, s.dir, registry)
+		check.WantEqual(t, errors.Is(err, files.ErrInUse), true)
+		check.Must(t, s.Close())
+		return open(s.dir)
+	}
+	s := open(t.TempDir())
 	write := func(content string) error {
 		return s.Edit(t.Context(), func(dir string) error {
 			return errors.Join(os.WriteFile(filepath.Join(dir, "serial"), []byte(content), 0o600),
@@ -200,10 +311,11 @@ func TestReplaced(t *testing.T) {
 	keep()
 	check.Must(t, write("2"))
 	do(restore...)
-	for _, by := range []*shared{s, open(dir)} { // the second one has started again
-		_, err = by.Read(t.Context(), "serial")
+	for range 2 {
+		_, err = s.Read(t.Context(), "serial")
 		check.WantCode(t, err, "registrar_replaced")
-		check.WantCode(t, by.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
+		check.WantCode(t, s.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
+		s = again(s)
 	}
 	// What the first replica changed is hidden from the second, which makes as many changes, or more.
 	one, two := open(t.TempDir()), open(t.TempDir())
@@ -220,7 +332,8 @@ func TestReplaced(t *testing.T) {
 		_, err = one.Read(t.Context(), "serial")
 		check.WantCode(t, err, "registrar_replaced")
 		check.WantCode(t, one.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
-		check.WantCode(t, open(one.dir).Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
+		one = again(one)
+		check.WantCode(t, one.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
 	}
 	s = open(t.TempDir()) // a replica that has seen nothing newer
 	check.Must(t, write("3"))
@@ -248,5 +361,8 @@ func TestReplaced(t *testing.T) {
 		check.WantCode(t, open(t.TempDir()).Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
 		_, err = s.Read(t.Context(), "ca.pem")
 		check.WantCode(t, err, "registrar_replaced")
+		auditor := httptest.NewRecorder()
+		(&process{store: s}).file(auditor, httptest.NewRequest(http.MethodGet, "/v1/bundle", nil), "ca.pem")
+		check.WantEqual(t, auditor.Code, http.StatusServiceUnavailable)
 	}
 }

@@ -174,6 +174,15 @@ func (n *Node) Start(ctx context.Context, key ed25519.PrivateKey) (*Verification
 	if err := n.ask(ctx, "get_registration_challenge", map[string]string{"pubkey": text}, &said); err != nil {
 		return nil, err
 	}
+	tools := said.Session.Task.RequiredTools
+	if len(tools) == 0 {
+		return nil, fmt.Errorf("%s is not like a node: its task names no tool", n.url)
+	}
+	for _, tool := range tools {
+		if !tooled.MatchString(tool) {
+			return nil, fmt.Errorf("%s is not like a node: its task names %.80q, which no tool is called", n.url, tool)
+		}
+	}
 	return &Verification{SessionID: said.Session.ID, Nonce: said.Nonce, Task: said.Session.Task,
 		Turns: []verification.Turn{}}, nil
 }
@@ -261,6 +270,9 @@ func (n *Node) Register(ctx context.Context, v *Verification, key ed25519.Privat
 	}, &said)
 	return &said, err
 }
+
+// tooled matches the names of tools: users paste them into a shell.
+var tooled = regexp.MustCompile(`^[\w.-]+$`)
 
 var asked = regexp.MustCompile(`Now call (\w+)(?: again| with the query ([0-9a-f]+))\.`)
 

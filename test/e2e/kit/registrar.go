@@ -64,12 +64,18 @@ rules: rules.json
 	r.SignRules(t, 1)
 }
 
-// SignRules signs the registrar's rules with a serial number.
-func (r *Rig) SignRules(t *testing.T, serial int) {
+// SignRules signs the registrar's rules with a serial number, and revokes keys.
+func (r *Rig) SignRules(t *testing.T, serial int, revoked ...string) {
 	t.Helper()
 	rules := fmt.Sprintf("serial: %d\nrules:\n", serial)
 	for name, role := range map[string]string{"trigger": "trigger", "control": "control", "serve": "sidecar"} {
 		rules += fmt.Sprintf("  - {id: \"spiffe://example.org/machine/%s\", role: %s}\n", name, role)
+	}
+	for i, key := range revoked {
+		if i == 0 {
+			rules += "revoke:\n"
+		}
+		rules += fmt.Sprintf("  - {key: %s, reason: test}\n", key)
 	}
 	Write(t, r.In("rules.yaml"), rules)
 	Run(t, "registrar", "sign", r.In("rules.yaml"), "--auditor-key", r.In("secrets/auditor.key.jwk"), "--out",
