@@ -147,10 +147,10 @@ func (p *PastTrust) At(moment, now time.Time) (*Verifier, error) {
 	return NewVerifier(&t, VerifierOptions{Now: func() time.Time { return moment }})
 }
 
-// Knew reports whether a key was certified by a moment.
+// Knew reports whether a key was certified by a moment, or is revoked: a thief can claim any moment.
 func (p *PastTrust) Knew(kid string, moment time.Time) bool {
 	s, _, err := p.find(kid, moment)
-	return err == nil && s != nil && s.cert.IssuedAt <= moment.Unix()
+	return p.pins.revocations.has(kid) || err == nil && s != nil && s.cert.IssuedAt <= moment.Unix()
 }
 
 // find returns a key's certificate, or nil, and its newest version by then.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,7 +135,7 @@ func (t *Trust) past() []evidence.Segment {
 	return append(slices.Clone(t.segments), evidence.Certificates(t.History.Certificates))
 }
 
-// knew reports whether the trust has a manifest, and one of the tokens' keys was certified by a moment.
+// knew reports whether the trust has a manifest, and one of the tokens' keys was certified by a moment, or is revoked.
 func (t *Trust) knew(manifest string, moment time.Time, tokens ...string) bool {
 	m := t.manifests[manifest]
 	if m == nil {
@@ -175,7 +176,24 @@ func Join(today *Trust, earlier Archive) Archive {
 			a = append(a, e)
 		}
 	}
+	for i, t := range a { // a registry that stayed when the auditor was replaced may have revoked a key since
+		for _, later := range a[:i] {
+			if reflect.DeepEqual(later.Roots[0], t.Roots[0]) {
+				t.revoke(slices.Concat(later.History.Revocations, []string{later.Bundle.Revocations}))
+			}
+		}
+	}
 	return a
+}
+
+// revoke adds revocation lists, the newest last.
+func (t *Trust) revoke(lists []string) {
+	lists = slices.DeleteFunc(lists, func(list string) bool { return list == "" })
+	if n := len(lists); n > 0 && t.Bundle.Revocations == "" {
+		t.Bundle.Revocations, lists = lists[n-1], lists[:n-1]
+	}
+	t.History.Revocations = append(slices.Clone(t.History.Revocations), lists...)
+	t.forget()
 }
 
 // precede adds an earlier trust of the same roots. Of two certificates from one second, t's counts.

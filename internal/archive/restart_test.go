@@ -197,6 +197,16 @@ func TestOneRootReplaced(t *testing.T) {
 			all := archive.Join(w.read(), before)
 			wantOutcomes(t, export(t, all, records...), all, w.Clock.Now(), "verified", "incomplete", "verified")
 			judgement{s.Receipts, "", archive.JudgedReceipts{Number: 1, Chain: true}}.check(t, all, w.Clock.Now())
+
+			// With a key that is revoked today, a thief makes records of before.
+			w.revoke(evidence.RevokedKey, w.Key(t, evidence.PurposeTriggerOriginProof).KeyID(), 24*time.Hour)
+			w.revoke(evidence.RevokedKey, w.Key(t, evidence.PurposeInteraction).KeyID(), 24*time.Hour)
+			all = archive.Join(w.read(), before)
+			want := slices.Repeat([]string{"refused revoked"}, len(records))
+			wantOutcomes(t, export(t, all, records...), all, w.Clock.Now(), want...)
+			if name == "auditor" { // with another registry a session has another owner
+				judgement{s.Receipts, "revoked", archive.JudgedReceipts{}}.check(t, all, w.Clock.Now())
+			}
 		})
 	}
 }

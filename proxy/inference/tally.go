@@ -95,7 +95,7 @@ func (t *tally) readEvent(e sse.Event) bool {
 	dialect := t.in.Request.Dialect
 	switch {
 	case len(e.Data) == 0:
-		t.doubt(e.ID == "") // official clients take an empty text for malformed JSON
+		t.doubt(e.ID == "" || dialect == Gemini) // official clients take an empty text for malformed JSON
 		return true
 	case bytes.HasPrefix(e.Data, []byte("[DONE]")): // compatible servers send it in every API
 		t.closed, t.ended = true, t.ended || readers[dialect].done

@@ -1,6 +1,7 @@
 package intercept
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -40,6 +41,7 @@ func (p *Proxy) redirected(c *conn, original netip.AddrPort) {
 			p.o.Log.Error("panic in a redirected connection", zap.Any("panic", v),
 				zap.ByteString("stack", debug.Stack()))
 			_ = c.socket.Close()
+			route.Target = cmp.Or(c.route.Target, route.Target) // by its name, if it was told
 			p.o.Refused(WithRoute(context.Background(), route), errors.New("intercept: panic"))
 		}
 		if c.life != nil { // entered

@@ -345,7 +345,14 @@ func (b *begun) Write(p []byte) (int, error) {
 }
 
 func TestPanicOfARedirectedConnection(t *testing.T) {
+	hosts := make(chan string, 2)
 	r := newRig(t, func(o *intercept.Options) {
+		refused := o.Refused
+		o.Refused = func(ctx context.Context, err error) {
+			route, _ := intercept.RouteFrom(ctx)
+			hosts <- route.Target.Host
+			refused(ctx, err)
+		}
 		o.Connect = func(*http.Request, upstream.Target) (context.Context, error) { panic("on purpose") }
 		o.Probe = func(original netip.AddrPort, _ net.Addr) bool {
 			if original.Port() == 8443 {
@@ -354,13 +361,16 @@ func TestPanicOfARedirectedConnection(t *testing.T) {
 			return false
 		}
 	})
-	for _, original := range []string{"192.0.2.7:443", "192.0.2.7:8443"} {
+	for original, host := range map[string]string{"192.0.2.7:443": "a.example", "192.0.2.7:8443": ""} {
 		c := r.Redirect(original)()
 		if err := tls.Client(c, &tls.Config{ServerName: "a.example", RootCAs: r.Roots()}).Handshake(); err == nil ||
 			isTimeout(err) {
 			t.Errorf("handshake: %v", err)
 		}
 		wantCode(t, <-r.Ended, "internal")
+		if got := <-hosts; got != host {
+			t.Errorf("the host is %q, want %q", got, host)
+		}
 	}
 	if n := r.Proxy.OpenTunnels(); n != 0 {
 		t.Errorf("%d tunnels", n)

@@ -15,8 +15,8 @@ type Event struct {
 	Data  []byte // nil if the event has none
 	// Split means that some clients find other lines in the event, and so another event: see [LineEnds].
 	Split bool
-	// Plain means that one line was all that came since the last event, and began with "data: ": Google's clients drop
-	// any other event, or fail.
+	// Plain means that one line was all that came since the last event, began with "data: " and ended as the empty line
+	// after it: Google's clients drop any other event, or fail.
 	Plain bool
 }
 
@@ -50,8 +50,9 @@ type Reader struct {
 
 	begun   bool // something was read
 	hasData bool
-	lines   bool // some came since the last event
+	lines   bool // some came since the last event, also empty ones
 	plain   bool
+	plainCR bool // the plain line ended with a CR
 	split   bool // a line of the current event has one of LineEnds
 	cr      bool // the last byte was a CR: an LF that follows ends no other line
 	over    bool
@@ -124,7 +125,7 @@ func (e *Reader) endLine(event func(Event)) {
 	e.line = e.line[:0]
 	if len(line) == 0 {
 		if e.hasData || e.id != "" || e.wait != "" {
-			next := Event{Type: e.kind, ID: e.id, Retry: e.wait, Split: e.split, Plain: e.plain}
+			next := Event{Type: e.kind, ID: e.id, Retry: e.wait, Split: e.split, Plain: e.plain && e.plainCR == e.cr}
 			e.lines = false
 			if next.Data = e.data; e.hasData && next.Data == nil {
 				next.Data = []byte{}
@@ -132,11 +133,13 @@ func (e *Reader) endLine(event func(Event)) {
 				next.Data = nil
 			}
 			event(next)
+		} else {
+			e.lines = true
 		}
 		e.data, e.hasData, e.kind, e.id, e.wait, e.split = e.data[:0], false, "", "", "", false
 		return
 	}
-	e.plain, e.lines = !e.lines && bytes.HasPrefix(line, []byte("data: ")), true
+	e.plain, e.plainCR, e.lines = !e.lines && bytes.HasPrefix(line, []byte("data: ")), e.cr, true
 	field, value, hasColon := bytes.Cut(line, []byte(":"))
 	split := bytes.ContainsAny(line, LineEnds)
 	e.split = e.split || split

@@ -67,8 +67,9 @@ export class PastTrust extends Trust {
     return t;
   }
 
-  /** Whether a key was certified by the moment. */
+  /** Whether a key was certified by the moment, or is revoked: a thief can claim any moment. */
   async knew(kid: string, at: Clock): Promise<boolean> {
+    if (this.revokes(kid)) return true;
     const { found } = await this.find(kid, at);
     return found !== undefined && found.cert.iat <= at.now;
   }

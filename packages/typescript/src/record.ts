@@ -330,7 +330,7 @@ function believedBy(t: Believed, strict: Strict): Promise<PastTrust> {
   return past;
 }
 
-/** Whether a trust has the record's manifest, and one of its keys was certified by then. */
+/** Whether a trust has the record's manifest, and one of its keys was certified by then, or is revoked. */
 async function knew(t: Believed, r: PostRecord): Promise<boolean> {
   const strict = t.manifests.get(r.manifest ?? '');
   if (!strict) return false;

@@ -164,7 +164,7 @@ export class Trust {
       return refuseIf(this.policy.maxRevocationAge > 0, 'revocations_stale',
         'the policy demands a revocation list, but the trust bundle has none');
     }
-    const { claims, kid: by, keys, artifacts } = this.revocations;
+    const { claims, kid: by, artifacts } = this.revocations;
     const seen = this.past ? { ...at, now: Math.max(at.now, claims.iat) } : at; // a later list revokes, too
     try {
       admits({ ...this.policy, maxAge: this.policy.maxRevocationAge || this.policy.maxAge, custody: [],
@@ -172,11 +172,13 @@ export class Trust {
     } catch (error) {
       throw error instanceof Refusal ? new Refusal('revocations_stale', error.message) : error;
     }
-    const { name } = cut(kid);
-    const end = name.lastIndexOf('/');
-    const names = [kid, name, ...(end > 0 ? [name.slice(0, end)] : [])];
-    refuseIf(names.some((name) => keys.has(name)) || ids.some((id) => artifacts.has(id)), 'revoked',
+    refuseIf(this.revokes(kid) || ids.some((id) => artifacts.has(id)), 'revoked',
       `the ${what}, or its key ${kid}, is revoked`);
+  }
+
+  protected revokes(kid: string): boolean {
+    const { name } = cut(kid);
+    return [kid, name, name.replace(/(?<=.)\/[^/]*$/s, '')].some((name) => this.revocations?.keys.has(name));
   }
 
   /** Refuses a successor that would undo a revocation or a retirement. */

@@ -266,12 +266,15 @@ func TestTypeScriptVerifies(t *testing.T) {
 // TestTypeScriptEarlierRoots: both say the same of posts from before and after new roots, or one new root.
 func TestTypeScriptEarlierRoots(t *testing.T) {
 	t.Parallel()
-	for _, otherAuditor := range []bool{true, false} {
-		export, pins := kit.ExportOfTwoRoots(t, otherAuditor)
+	for _, is := range []struct{ otherAuditor, revoked bool }{{true, false}, {false, false}, {false, true}} {
+		export, pins := kit.ExportOfTwoRoots(t, is.otherAuditor, is.revoked)
 		for _, pinned := range pins {
 			kit.SameInTypeScript(t, []string{export}, pinned...)
-			kit.Mediator(t, append([]string{"verify", export}, pinned...)...).Refused("1 verified, 1 incomplete",
-				"roots_not_pinned")
+			want := []string{"1 verified, 1 incomplete", "roots_not_pinned"}
+			if is.revoked {
+				want = []string{"0 verified, 0 incomplete"}
+			}
+			kit.Mediator(t, append([]string{"verify", export}, pinned...)...).Refused(want...)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/archive"
 	"github.com/actionproof/mediator/internal/config"
 	"github.com/actionproof/mediator/ledger"
@@ -17,8 +18,9 @@ import (
 
 // ExportOfTwoRoots exports a post and a refused post from before and from after new roots certified the keys of one
 // manifest again: another registry, and also another auditor or the same one. A refused post has no deployment
-// certificate. It returns the file, and the flags that pin each pair of roots.
-func ExportOfTwoRoots(t *testing.T, otherAuditor bool) (path string, pins [2][]string) {
+// certificate. The new registry revokes a key of all posts if revoked. It returns the file, and the flags that pin each
+// pair of roots.
+func ExportOfTwoRoots(t *testing.T, otherAuditor, revoked bool) (path string, pins [2][]string) {
 	t.Helper()
 	var all archive.Archive
 	var posts []ledger.Record
@@ -28,6 +30,10 @@ func ExportOfTwoRoots(t *testing.T, otherAuditor bool) (path string, pins [2][]s
 			k.Clock.Advance(time.Hour)
 			if k.ReplaceRegistry(t); otherAuditor {
 				k = gatetest.NewAt(t, k.Clock.Now())
+			}
+			if revoked {
+				k.Revoke(t, evidence.Revocation{Kind: evidence.RevokedKey,
+					ID: k.Key(t, evidence.PurposeTriggerOriginProof).KeyID()})
 			}
 		}
 		f := k.Files(t, t.TempDir())

@@ -127,7 +127,7 @@ class Trusted:
         return past.under(policy)
 
     def knew(self, wanted: str, tokens: Iterable[str], at: int) -> bool:
-        """Whether this has the manifest, and one of the tokens' keys was certified by then (µs)."""
+        """Whether this has the manifest, and one of the tokens' keys was certified by then (µs), or is revoked."""
         if wanted not in self.manifests:
             return False
         try:

@@ -188,11 +188,12 @@ class Trust:
                 REVOCATION_LIST.typ, self.revocations.kid, self.revocations.claims, None, self._of_list(at))
         except Refusal as error:
             raise Refusal("revocations_stale", error.detail) from None
-        name = cut_key_id(kid)[0]
-        parent = name.rpartition("/")[0]
-        names = {("key", kid), ("key", name)} | ({("key", parent)} if parent else set())
-        refuse_if(self._revoked & (names | {("artifact", i) for i in ids}), "revoked",
+        refuse_if(self._revokes(kid) or self._revoked & {("artifact", i) for i in ids}, "revoked",
                   f"the {what}, or the key {kid} behind it, is revoked")
+
+    def _revokes(self, kid: str) -> bool:
+        name = cut_key_id(kid)[0]
+        return any(n and ("key", n) in self._revoked for n in (kid, name, name.rpartition("/")[0]))
 
     def _of_list(self, at: Moment) -> Moment:
         return at
@@ -331,8 +332,11 @@ class PastTrust(Trust):
         return other
 
     def knew(self, token: str, at: int) -> bool:
-        """Whether a token's key was certified by then (µs)."""
-        found, _ = self.find(key_id_of(token), Moment(at))
+        """Whether a token's key was certified by then (µs), or is revoked: a thief can claim any time."""
+        kid = key_id_of(token)
+        if self._revokes(kid):
+            return True
+        found, _ = self.find(kid, Moment(at))
         return found is not None and found.claims["iat"] * SECOND <= at
 
     def find(self, kid: str, at: Moment) -> tuple[Certified | None, int]:

@@ -294,8 +294,8 @@ func TestOddForms(t *testing.T) {
 // TestEarlierRoots: both say the same of posts from before and after new roots, or one new root.
 func TestEarlierRoots(t *testing.T) {
 	t.Parallel()
-	for _, otherAuditor := range []bool{true, false} {
-		export, pins := kit.ExportOfTwoRoots(t, otherAuditor)
+	for _, is := range []struct{ otherAuditor, revoked bool }{{true, false}, {false, false}, {false, true}} {
+		export, pins := kit.ExportOfTwoRoots(t, is.otherAuditor, is.revoked)
 		for _, pinned := range pins {
 			alike(t, map[string]string{"of two roots": string(kit.Read(t, export))}, pinned)
 		}
