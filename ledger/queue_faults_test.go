@@ -74,7 +74,8 @@ func TestQueueIsFull(t *testing.T) {
 		}
 		h.back.Store(true)
 		time.Sleep(time.Minute)
-		if err := errors.Join(q.Full(), q.Reserve(ledger.Record{ID: "next"}, "", 0), q.Close()); err != nil || h.stored.Load() != sent {
+		err := errors.Join(q.Full(), q.Reserve(ledger.Record{ID: "next"}, "", 0), q.Close())
+		if err != nil || h.stored.Load() != sent {
 			t.Errorf("%d are stored of %d, %v", h.stored.Load(), sent, err)
 		}
 	})
