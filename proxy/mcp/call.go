@@ -67,7 +67,9 @@ func (j *judged) Read(p []byte) (n int, err error) {
 		n, j.err = j.ReadCloser.Read(p)
 		switch {
 		case j.answer.json || j.answer.other: // the answer holds it
-		case len(held) == 0 || j.answer.cut != nil:
+		case j.answer.cut != nil: // also by the end that comes with the last piece
+			return 0, j.err
+		case len(held) == 0:
 			return n, j.err
 		default:
 			j.text = append(held, p[:n]...)
