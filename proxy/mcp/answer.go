@@ -223,7 +223,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 // hide cuts off what could not be read, if it may be a list of tools of which the client sees only some.
 func (a *Answer) hide() {
 	mayList := func() bool { return a.Sent != nil && a.Sent.Method == listTools || a.Memory.lists(a.peer) }
-	if a.blind && a.cut == nil && (a.filters || a.hides() && mayList()) {
+	if a.blind && !a.moved && a.cut == nil && (a.filters || a.hides() && mayList()) {
 		a.cut = errList()
 	}
 }
@@ -244,7 +244,9 @@ func (a *Answer) End(err error) {
 	if a.other {
 		a.refusal(a.held)
 	}
-	a.hide()
+	if !a.filters { // otherwise nothing unread has passed
+		a.hide()
+	}
 	a.json, a.other, a.held = false, false, nil
 }
 
