@@ -272,10 +272,8 @@ func (a *Answer) failedUnread() {
 func (a *Answer) refusal(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
-	_, _, cased := o.OtherCase("result")
 	switch {
-	case cased, o.Get("result").Value != nil,
-		err != nil && bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))), []byte("{")):
+	case mayHaveResult(text, o, err):
 		a.failedUnread()
 	case err == nil && !unclear(o):
 		a.sendsHuman(o)
@@ -288,6 +286,7 @@ func (a *Answer) refusal(text []byte) {
 func (a *Answer) rest(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
+	a.ignoringStatus(text, o, err)
 	switch {
 	case err != nil && mayBeWhole(text), err == nil && unclear(o):
 		a.miss()
@@ -343,6 +342,7 @@ func (a *Answer) message(text []byte) {
 	if err != nil || !isTaken(o) || a.status == http.StatusAccepted || a.status == http.StatusResetContent {
 		a.doubt() // some clients read no such answer
 	}
+	a.ignoringStatus(text, o, err)
 	switch {
 	case err != nil:
 		a.blind = true

@@ -335,11 +335,24 @@ func TestFirstResult(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range []string{plain, "text/plain"} { // some clients ignore the status
-		a, end := send(t, new(mcp.Memory), "tools/call", 1, kind, http.StatusServiceUnavailable)
-		_, _ = io.WriteString(a, good)
-		if got := end(); got != mcp.ResultUnseen {
-			t.Errorf("of a failure by %s: got %s", kind, got)
+	for said, want := range map[string]mcp.Result{ // some clients ignore the status
+		good: mcp.ResultUnseen,
+		strings.Replace(good, "result", "Result", 1): mcp.ResultUnseen,
+		strings.Replace(good, `"id":1`, `"id":2`, 1): mcp.ResultUnseen,
+		strings.Replace(good, `{`, `{"id":1,`, 1):    mcp.ResultUnseen,
+		`{"result":"no","error":"no","message":"x"}`: mcp.ResultError,
+		`{"error":"no"`: mcp.ResultError,
+		"<p>{a:b}":      mcp.ResultError,
+		"":              mcp.ResultError,
+	} {
+		for _, kind := range []string{plain, "text/plain"} {
+			for _, end := range []error{io.EOF, io.ErrUnexpectedEOF} {
+				a, _ := send(t, new(mcp.Memory), "tools/call", 1, kind, http.StatusServiceUnavailable)
+				_, _ = io.WriteString(a, said)
+				if a.End(end); a.Result() != want {
+					t.Errorf("%s by %s, %v: got %s, want %s", said, kind, end, a.Result(), want)
+				}
+			}
 		}
 	}
 }
