@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -92,7 +91,8 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 func (m *mcpCall) reads(method, path string) bool {
 	to, err := m.p.o.Rules.Find(m.target, method, path)
 	if err != nil {
-		return !errors.Is(err, refusal.New("request_malformed", "")) // the client may write that path in another way
+		code := refusal.CodeOf(err)
+		return code != "request_malformed" && code != problem.CallDenied // the client may write that path in another way
 	}
 	return to.Kind == rules.MCP
 }
