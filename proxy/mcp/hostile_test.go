@@ -138,6 +138,13 @@ func TestPinsHold(t *testing.T) {
 		"on a stream at another query": beside(func(p play) {
 			resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: "q"}, "", event(evil))
 		}),
+		"on a stream at another query, once the memory of tools is full": func(p play) {
+			for i := range 1100 {
+				resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: fmt.Sprint(i)}, "",
+					event(replaced("get_issue", "create_issue")))
+			}
+			resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: "q"}, "", event(evil))
+		},
 		"on a stream at another query, after the answer": func(p play) {
 			resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: "q"}, "", event(evil))
 		},
