@@ -151,6 +151,25 @@ func TestPinsHold(t *testing.T) {
 		"on a stream at another path, after the answer": func(p play) {
 			resume(p.Memory, mcp.Peer{Server: at.Server + "/sse", Session: at.Session}, "", event(evil))
 		},
+		"on a stream at another path, whose rule does not name it": beside(func(p play) {
+			w := watch(nil, p.Memory)
+			w.Peer = mcp.Peer{Server: at.Server + "/sse", Session: at.Session}
+			w.Rules = []*mcp.Rule{{ListAll: true}}
+			a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+			say(a, evil)
+			a.End(io.EOF)
+		}),
+		"on such a stream, after many tools": beside(func(p play) {
+			w := watch(nil, p.Memory)
+			w.Peer = mcp.Peer{Server: at.Server + "/sse", Session: at.Session}
+			w.Rules = []*mcp.Rule{{ListAll: true}}
+			a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+			for i := range 1100 {
+				say(a, replaced("get_issue", fmt.Sprint("tool", i)))
+			}
+			say(a, evil)
+			a.End(io.EOF)
+		}),
 		"in a prototype (TypeScript with zod 4.1)": two(replaced(`"tools"`, `"__proto__":{"tools"`)+"}", tools("2", "good")),
 		"in an event of another type":              beside(func(p play) { p.resume("", "event: note\n"+event(evil)) }),
 		"in a list of another case":                two(replaced(`"tools"`, `"Tools"`), tools("2", "good")),

@@ -138,9 +138,13 @@ func (m *Memory) show(server, tool string, d definition, taken bool) (before str
 	defer m.mu.Unlock()
 	key := [2]string{server, tool}
 	old, known := m.tools[key]
-	if !known && len(m.tools) >= maxTools {
+	origin, most := Peer{Server: server}.origin(), maxTools
+	if server == origin {
+		most /= 2 // what a server lists beyond the rules leaves room for the others' tools
+	}
+	if !known && len(m.tools) >= most {
 		if !taken { // it could change a tool of another URL
-			m.misled.add(Peer{Server: server}.origin())
+			m.misled.add(origin)
 		}
 		return ""
 	}
