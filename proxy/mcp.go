@@ -75,7 +75,8 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 	}
 	budget := m.p.bodies.Answers(m.session.Party())
 	m.mcp.Watch = mcp.Watch{
-		Header: m.r.Header, Peer: peer, Memory: &m.session.Memory, Shared: &m.p.lasting.tools, Rules: rules,
+		Header: m.r.Header, Path: m.r.URL.EscapedPath(), Peer: peer, Memory: &m.session.Memory,
+		Shared: &m.p.lasting.tools, Rules: rules,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
 		Reads:   m.reads,
 		Turn:    m.turn,

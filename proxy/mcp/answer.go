@@ -26,6 +26,7 @@ type Watch struct {
 	Sent   *Message // nil for an event stream that the client opens
 	Flight *Flight  // of Sent; nil if Sent expects no answer
 	Header http.Header
+	Path   string // of the request, as sent
 	Peer   Peer
 	Memory *Memory
 	Shared *Definitions
@@ -310,7 +311,7 @@ func (a *Answer) event(e sse.Event) {
 	}
 	switch kind := strings.TrimSpace(e.Type); {
 	case len(e.Data) == 0:
-	case kind == "endpoint" && !a.Reads(http.MethodPost, a.peer.pathOf(strings.TrimSpace(string(e.Data)))):
+	case kind == "endpoint" && !a.leads(strings.TrimSpace(string(e.Data))):
 		a.cut = errEndpoint()
 	case e.IsMessage():
 		a.split = e.Split
