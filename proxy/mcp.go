@@ -3,7 +3,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -76,7 +75,8 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 	}
 	budget := m.p.bodies.Answers(m.session.Party())
 	m.mcp.Watch = mcp.Watch{
-		Header: m.r.Header, Peer: peer, Memory: &m.session.Memory, Shared: &m.p.lasting.tools, Rules: rules,
+		Header: m.r.Header, Path: m.r.URL.EscapedPath(), Peer: peer, Memory: &m.session.Memory,
+		Shared: &m.p.lasting.tools, Rules: rules,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
 		Reads:   m.reads,
 		Turn:    m.turn,
@@ -92,7 +92,8 @@ func (m *mcpCall) watch(rules []*mcp.Rule) {
 func (m *mcpCall) reads(method, path string) bool {
 	to, err := m.p.o.Rules.Find(m.target, method, path)
 	if err != nil {
-		return !errors.Is(err, refusal.New("request_malformed", "")) // the client may write that path in another way
+		code := refusal.CodeOf(err)
+		return code != "request_malformed" && code != problem.CallDenied // the client may write that path in another way
 	}
 	return to.Kind == rules.MCP
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
+	"github.com/actionproof/mediator/proxy/match"
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/upstream"
@@ -143,17 +144,32 @@ func TestMCPEndpoint(t *testing.T) {
 		"not read, with query": {"endpoint", "/upload?session=1", false},
 		"a post":               {"endpoint", "/posts", false},
 		"another origin":       {"endpoint", "https://api.example.com/mcp", false},
-		"not absolute":         {"endpoint", "upload", false},
+		"relative":             {"endpoint", "mcp?session=1", true},
+		"relative, not read":   {"endpoint", "upload", false},
+		"relative, to some":    {"endpoint", "some", false},
+		"another scheme":       {"endpoint", "http:mcp", false},
+		"a longer host":        {"endpoint", "ORIGINmcp", false},
+		"absolute":             {"endpoint", "ORIGIN/mcp", true},
+		"not normal":           {"endpoint", "/nowhere/../upload", false},
+		"denied, not normal":   {"endpoint", "/denied/../upload", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := "event: " + tt.event + "\ndata: " + tt.to + "\n\n"
-			r := newPostRig(t, answerWith("text/event-stream", said), func(o *PipelineOptions, actions []rules.Action) {
-				o.Rules = rulesFor(t, actions[:1], []rules.Egress{
+			r := newPostRig(t, func(w http.ResponseWriter, req *http.Request) {
+				answerWith("text/event-stream", strings.ReplaceAll(said, "ORIGIN", "https://"+req.Host))(w, req)
+			}, func(o *PipelineOptions, actions []rules.Action) {
+				denied, err := match.ParseDenied([]string{
+					fmt.Sprintf("https://%s:%d/denied/**", actions[0].Match.Host, actions[0].Match.Port)})
+				must(t, err)
+				o.Rules, err = rules.New(actions[:1], []rules.Egress{
 					{Name: "server", Match: matchAt(actions[0], "/mcp", "GET", "POST"), MCP: &mcp.Rule{ListAll: true}},
-					{Name: "upload", Match: matchAt(actions[0], "/upload", "POST")}})
+					{Name: "upload", Match: matchAt(actions[0], "/upload", "POST")},
+					{Name: "some", Match: matchAt(actions[0], "/mcp/some", "POST")}}, denied)
+				must(t, err)
 			})
 			resp := r.start(t.Context(), "GET", "/mcp", "")
-			if got, err := io.ReadAll(resp.Body); tt.passes != (string(got) == said && err == nil) {
+			got, err := io.ReadAll(resp.Body)
+			if passes := strings.ReplaceAll(string(got), r.base, "ORIGIN") == said && err == nil; passes != tt.passes {
 				t.Errorf("the client gets %q: %v", got, err)
 			}
 		})

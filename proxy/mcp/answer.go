@@ -26,6 +26,7 @@ type Watch struct {
 	Sent   *Message // nil for an event stream that the client opens
 	Flight *Flight  // of Sent; nil if Sent expects no answer
 	Header http.Header
+	Path   string // of the request, as sent
 	Peer   Peer
 	Memory *Memory
 	Shared *Definitions
@@ -223,7 +224,7 @@ func (a *Answer) Write(p []byte) (int, error) {
 // hide cuts off what could not be read, if it may be a list of tools of which the client sees only some.
 func (a *Answer) hide() {
 	mayList := func() bool { return a.Sent != nil && a.Sent.Method == listTools || a.Memory.lists(a.peer) }
-	if a.blind && a.cut == nil && (a.filters || a.hides() && mayList()) {
+	if a.blind && !a.moved && a.cut == nil && (a.filters || a.hides() && mayList()) {
 		a.cut = errList()
 	}
 }
@@ -244,7 +245,9 @@ func (a *Answer) End(err error) {
 	if a.other {
 		a.refusal(a.held)
 	}
-	a.hide()
+	if !a.filters { // otherwise nothing unread has passed
+		a.hide()
+	}
 	a.json, a.other, a.held = false, false, nil
 }
 
@@ -270,10 +273,8 @@ func (a *Answer) failedUnread() {
 func (a *Answer) refusal(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
-	_, _, cased := o.OtherCase("result")
 	switch {
-	case cased, o.Get("result").Value != nil,
-		err != nil && bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))), []byte("{")):
+	case mayHaveResult(text, o, err):
 		a.failedUnread()
 	case err == nil && !unclear(o):
 		a.sendsHuman(o)
@@ -286,6 +287,7 @@ func (a *Answer) refusal(text []byte) {
 func (a *Answer) rest(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
+	a.ignoringStatus(text, o, err)
 	switch {
 	case err != nil && mayBeWhole(text), err == nil && unclear(o):
 		a.miss()
@@ -309,7 +311,7 @@ func (a *Answer) event(e sse.Event) {
 	}
 	switch kind := strings.TrimSpace(e.Type); {
 	case len(e.Data) == 0:
-	case kind == "endpoint" && !a.Reads(http.MethodPost, a.peer.pathOf(strings.TrimSpace(string(e.Data)))):
+	case kind == "endpoint" && !a.leads(strings.TrimSpace(string(e.Data))):
 		a.cut = errEndpoint()
 	case e.IsMessage():
 		a.split = e.Split
@@ -341,6 +343,7 @@ func (a *Answer) message(text []byte) {
 	if err != nil || !isTaken(o) || a.status == http.StatusAccepted || a.status == http.StatusResetContent {
 		a.doubt() // some clients read no such answer
 	}
+	a.ignoringStatus(text, o, err)
 	switch {
 	case err != nil:
 		a.blind = true

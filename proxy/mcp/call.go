@@ -3,6 +3,8 @@ package mcp
 import (
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/actionproof/mediator/proxy/body"
 )
@@ -67,7 +69,9 @@ func (j *judged) Read(p []byte) (n int, err error) {
 		n, j.err = j.ReadCloser.Read(p)
 		switch {
 		case j.answer.json || j.answer.other: // the answer holds it
-		case len(held) == 0 || j.answer.cut != nil:
+		case j.answer.cut != nil: // also by the end that comes with the last piece
+			return 0, j.err
+		case len(held) == 0:
 			return n, j.err
 		default:
 			j.text = append(held, p[:n]...)
@@ -78,6 +82,18 @@ func (j *judged) Read(p []byte) (n int, err error) {
 		err = j.err
 	}
 	return n, err
+}
+
+// leads reports whether each client of [oldTransport] finds an endpoint's URI where its messages are read. They differ
+// on one that begins with no slash.
+func (a *Answer) leads(uri string) bool {
+	path := a.peer.pathOf(uri)
+	found := []string{path}
+	if path != "" && strings.HasPrefix(uri, path) && path[0] != '/' && !strings.ContainsAny(path, ":@") {
+		at := strings.TrimSuffix(a.Path, "/") + "/"
+		found = []string{"/" + path, a.Path[:strings.LastIndex(a.Path, "/")+1] + path, at + path}
+	}
+	return !slices.ContainsFunc(found, func(path string) bool { return !a.Reads(http.MethodPost, path) })
 }
 
 // sent means that the request may have been sent.

@@ -65,14 +65,15 @@ func (a *Answer) show(result object, taken bool) {
 			return
 		}
 		now := define(raw)
-		a.Listed(tool, now.hash, a.named(tool))
-		if !a.named(tool) {
-			return // it cannot be called
+		named, before := a.named(tool), ""
+		a.Listed(tool, now.hash, named)
+		if !taken && isToolName(tool) { // the client may take it for the list of another URL, as over [oldTransport]
+			before = a.Memory.show(a.peer.origin(), tool, now, false)
 		}
-		before := a.Memory.show(a.peer.tools(), tool, now, taken)
-		if !taken { // the client may take it for the list of another URL, as over [oldTransport]
-			before = cmp.Or(before, a.Memory.show(a.peer.origin(), tool, now, false))
+		if !named {
+			return // it cannot be called here
 		}
+		before = cmp.Or(a.Memory.show(a.peer.tools(), tool, now, taken), before)
 		before = cmp.Or(before, a.Shared.show(a.peer.Server, tool, now.hash))
 		for _, r := range a.Rules {
 			before = cmp.Or(r.Pin[tool], before)

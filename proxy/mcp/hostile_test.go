@@ -138,12 +138,38 @@ func TestPinsHold(t *testing.T) {
 		"on a stream at another query": beside(func(p play) {
 			resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: "q"}, "", event(evil))
 		}),
+		"on a stream at another query, once the memory of tools is full": func(p play) {
+			for i := range 1100 {
+				resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: fmt.Sprint(i)}, "",
+					event(replaced("get_issue", "create_issue")))
+			}
+			resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: "q"}, "", event(evil))
+		},
 		"on a stream at another query, after the answer": func(p play) {
 			resume(p.Memory, mcp.Peer{Server: at.Server, Session: at.Session, Query: "q"}, "", event(evil))
 		},
 		"on a stream at another path, after the answer": func(p play) {
 			resume(p.Memory, mcp.Peer{Server: at.Server + "/sse", Session: at.Session}, "", event(evil))
 		},
+		"on a stream at another path, whose rule does not name it": beside(func(p play) {
+			w := watch(nil, p.Memory)
+			w.Peer = mcp.Peer{Server: at.Server + "/sse", Session: at.Session}
+			w.Rules = []*mcp.Rule{{ListAll: true}}
+			a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+			say(a, evil)
+			a.End(io.EOF)
+		}),
+		"on such a stream, after many tools": beside(func(p play) {
+			w := watch(nil, p.Memory)
+			w.Peer = mcp.Peer{Server: at.Server + "/sse", Session: at.Session}
+			w.Rules = []*mcp.Rule{{ListAll: true}}
+			a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+			for i := range 1100 {
+				say(a, replaced("get_issue", fmt.Sprint("tool", i)))
+			}
+			say(a, evil)
+			a.End(io.EOF)
+		}),
 		"in a prototype (TypeScript with zod 4.1)": two(replaced(`"tools"`, `"__proto__":{"tools"`)+"}", tools("2", "good")),
 		"in an event of another type":              beside(func(p play) { p.resume("", "event: note\n"+event(evil)) }),
 		"in a list of another case":                two(replaced(`"tools"`, `"Tools"`), tools("2", "good")),
@@ -335,11 +361,24 @@ func TestFirstResult(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range []string{plain, "text/plain"} { // some clients ignore the status
-		a, end := send(t, new(mcp.Memory), "tools/call", 1, kind, http.StatusServiceUnavailable)
-		_, _ = io.WriteString(a, good)
-		if got := end(); got != mcp.ResultUnseen {
-			t.Errorf("of a failure by %s: got %s", kind, got)
+	for said, want := range map[string]mcp.Result{ // some clients ignore the status
+		good: mcp.ResultUnseen,
+		strings.Replace(good, "result", "Result", 1): mcp.ResultUnseen,
+		strings.Replace(good, `"id":1`, `"id":2`, 1): mcp.ResultUnseen,
+		strings.Replace(good, `{`, `{"id":1,`, 1):    mcp.ResultUnseen,
+		`{"result":"no","error":"no","message":"x"}`: mcp.ResultError,
+		`{"error":"no"`: mcp.ResultError,
+		"<p>{a:b}":      mcp.ResultError,
+		"":              mcp.ResultError,
+	} {
+		for _, kind := range []string{plain, "text/plain"} {
+			for _, end := range []error{io.EOF, io.ErrUnexpectedEOF} {
+				a, _ := send(t, new(mcp.Memory), "tools/call", 1, kind, http.StatusServiceUnavailable)
+				_, _ = io.WriteString(a, said)
+				if a.End(end); a.Result() != want {
+					t.Errorf("%s by %s, %v: got %s, want %s", said, kind, end, a.Result(), want)
+				}
+			}
 		}
 	}
 }

@@ -70,6 +70,17 @@ func mayBeWhole(text []byte) bool {
 	return false
 }
 
+// mayHaveResult reports whether some clients find a result in a text that was read as o, or could not be.
+func mayHaveResult(text []byte, o object, err error) bool {
+	if err != nil {
+		text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
+		return bytes.HasPrefix(text, []byte("{")) && mayBeWhole(text)
+	}
+	return slices.ContainsFunc(o, func(m member) bool {
+		return strings.EqualFold(m.Name, "result") && m.Value.Kind() == '{'
+	})
+}
+
 // unclear reports whether some clients may read another message. To some, a member __proto__ gives an object more
 // members.
 func unclear(o object) bool {

@@ -25,12 +25,16 @@ func seen(t testing.TB, method string, status int, kind, body string, all bool) 
 	kind, encoding, _ := strings.Cut(kind, " in ")
 	c := mcp.Call{Watch: watch(sent, new(mcp.Memory))}
 	c.Rules = []*mcp.Rule{{Tools: []string{"create_issue"}, Post: true}, {Tools: []string{"get_issue"}, ListAll: all}}
-	resp := &http.Response{StatusCode: status, Body: io.NopCloser(iotest.HalfReader(strings.NewReader(body))),
-		Header: http.Header{"Content-Type": {kind}, "Content-Encoding": {encoding}}, ContentLength: -1}
+	resp := &http.Response{StatusCode: status, Body: io.NopCloser(iotest.DataErrReader(iotest.HalfReader(
+		strings.NewReader(body)))), Header: http.Header{"Content-Type": {kind}, "Content-Encoding": {encoding},
+		"Location": {"/mcp/"}}, ContentLength: -1}
 	if err := c.Begin(resp); err != nil {
 		return "", err
 	}
 	text, err := io.ReadAll(resp.Body)
+	if err == nil && c.Answer.Cut() {
+		t.Error("after its end, the client would get an error")
+	}
 	return string(regexp.MustCompile(`(?m)^:\n`).ReplaceAll(text, nil)), err
 }
 
@@ -76,17 +80,19 @@ func TestLists(t *testing.T) {
 			200, false},
 		"another event": {list, stream, "event: endpoint\ndata: /mcp/a\n\n", "event: endpoint\ndata: /mcp/a\n\n", 200,
 			false},
-		"another event's list": {list, stream, event(progress) + "event: x\n" + event(whole), event(progress), 200, true},
-		"half a stream":        {list, stream, "data: " + whole, "", 200, false},
-		"a long event":         {list, stream, event(progress, strings.Repeat(" ", 5<<20)), event(progress), 200, true},
-		"no event of ours":     {list, stream, "data: {}\rdata: " + whole + "\n\n", "", 200, true},
-		"another id":           {list, stream, event(other(whole)), event(other(kept)), 200, false},
-		"a resumed stream":     {"", stream, event(whole), event(kept), 200, false},
-		"JSON without request": {"", plain, whole, "", 200, true},
-		"a failure's list":     {list, "text/plain", whole, "", 400, true},
-		"no streams":           {"", plain, whole, whole, 405, false},
-		"a call with a list":   {call, stream, event(other(whole)), "", 200, true},
-		"a call's own tools":   {call, plain, whole, whole, 200, false},
+		"another event's list":  {list, stream, event(progress) + "event: x\n" + event(whole), event(progress), 200, true},
+		"half a stream":         {list, stream, "data: " + whole, "", 200, false},
+		"a long event":          {list, stream, event(progress, strings.Repeat(" ", 5<<20)), event(progress), 200, true},
+		"no event of ours":      {list, stream, "data: {}\rdata: " + whole + "\n\n", "", 200, true},
+		"another id":            {list, stream, event(other(whole)), event(other(kept)), 200, false},
+		"a resumed stream":      {"", stream, event(whole), event(kept), 200, false},
+		"JSON without request":  {"", plain, whole, "", 200, true},
+		"half a stream, unread": {list, stream, event(whole) + "data: {}x", event(kept), 200, false},
+		"a redirect":            {list, "text/html", "moved", "moved", 307, false},
+		"a failure's list":      {list, "text/plain", whole, "", 400, true},
+		"no streams":            {"", plain, whole, whole, 405, false},
+		"a call with a list":    {call, stream, event(other(whole)), "", 200, true},
+		"a call's own tools":    {call, plain, whole, whole, 200, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := seen(t, tt.method, tt.status, tt.kind, tt.body, false)

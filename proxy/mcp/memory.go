@@ -58,7 +58,7 @@ type Memory struct {
 
 	tools  map[[2]string]definition // by server and tool
 	era    int                      // grows when a tool list is lost: all tools are then unknown until shown again
-	misled set                      // servers that may have shown the client another tool list
+	misled set                      // servers and origins that may have shown the client another tool list
 
 	flights    []*Flight
 	open       []*open
@@ -109,7 +109,7 @@ func (m *Memory) checkTool(c *Message, header http.Header, peer Peer, pin string
 	d, shown := m.tools[[2]string{peer.tools(), c.Name}]
 	current := shown && d.era == m.era
 	other, elsewhere := m.tools[[2]string{peer.origin(), c.Name}]
-	misled := m.misled.has(peer.Server) || m.unread.has(peer.Server)
+	misled := m.misled.has(peer.Server) || m.misled.has(peer.origin()) || m.unread.has(peer.Server)
 	m.mu.Unlock()
 	switch {
 	case pin != "" && shown && d.hash != pin:
@@ -138,7 +138,14 @@ func (m *Memory) show(server, tool string, d definition, taken bool) (before str
 	defer m.mu.Unlock()
 	key := [2]string{server, tool}
 	old, known := m.tools[key]
-	if !known && len(m.tools) >= maxTools {
+	origin, most := Peer{Server: server}.origin(), maxTools
+	if server == origin {
+		most /= 2 // what a server lists beyond the rules leaves room for the others' tools
+	}
+	if !known && len(m.tools) >= most {
+		if !taken { // it could change a tool of another URL
+			m.misled.add(origin)
+		}
 		return ""
 	}
 	d.era = -1

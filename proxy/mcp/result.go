@@ -42,15 +42,19 @@ func (a *Answer) Result() Result {
 // Resumable reports whether the client can resume the broken answer.
 func (a *Answer) Resumable() bool { return a.Result() == ResultLost && len(a.events) > 0 }
 
+// ignoringStatus notes a failed answer that some clients take for the request's result.
+func (a *Answer) ignoringStatus(text []byte, o object, err error) {
+	if a.status >= http.StatusBadRequest && a.stream == nil && mayHaveResult(text, o, err) {
+		a.result = ResultUnseen
+	}
+}
+
 // Clients accept only the first result, but all definitions are noted.
 func (a *Answer) response(o object) {
 	result := o.Get("result").Members
 	first := a.result == ""
 	if a.Sent.Method == listTools {
 		a.show(result, first && !a.Memory.answeredElsewhere(a.Flight, false))
-	}
-	if a.status >= http.StatusBadRequest && a.stream == nil && o.Get("result").Value != nil {
-		a.result = ResultUnseen // some clients ignore the status
 	}
 	if !first {
 		return
