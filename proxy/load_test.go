@@ -145,6 +145,7 @@ func TestSessionRate(t *testing.T) {
 		l.want(http.StatusForbidden, 1, "", "DELETE https://a.example/x") // counts although no rule allows it
 		l.refused("rate_limited", 10, "", readB)
 		l.refused("rate_limited", 10, "", "GET "+ownURL+"/v1/rules")
+		l.want(http.StatusOK, 1, "", "GET "+ownURL+"/v1/ca.pem")
 		time.Sleep(9 * time.Second)
 		l.refused("rate_limited", 1, "", postA)
 		other := l.open()

@@ -22,9 +22,6 @@ func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) 
 	if !asksModel && !byRule {
 		c.record.Flow = flowInternal
 		if !asksNode {
-			if err := p.load.Session(c.session); err != nil {
-				return false, err
-			}
 			return false, p.answerPage(c, route)
 		}
 	}
@@ -66,6 +63,9 @@ func (p *Pipeline) answerPage(c *call, route intercept.Route) error {
 			certificate = c.session.CAPEM
 		}
 		_, err := c.w.Write(certificate)
+		return err
+	}
+	if err := p.load.Session(c.session); err != nil { // not for the CA: the forwarder in the agent's pod asks for it
 		return err
 	}
 	document, err := p.pages().Page(c.r, route)

@@ -253,8 +253,8 @@ type Egress struct {
 	Observe string `yaml:"observe"`
 	// HostedTools lists what the model's provider may do out of the sidecar's sight: its tools (web_search, mcp), and
 	// request members that start such work (background, mcp_servers). remote_content allows fetching URLs in a request;
-	// online allows models that search the web. previous_response_id, conversation, thread, item_reference, file_id,
-	// cachedContent and prompt allow content from outside the session.
+	// online allows models that search the web. previous_response_id, conversation, thread, item_reference, reasoning,
+	// file_id, cachedContent and prompt allow content from outside the session.
 	HostedTools []string `yaml:"hostedTools"`
 	// UnknownMembers is refuse or allow, for requests with unknown members. Record and receipt name them. Default
 	// refuse.

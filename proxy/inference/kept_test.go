@@ -33,6 +33,11 @@ func TestKept(t *testing.T) {
 			`{"output":[{"type":"reasoning","id":"ID","summary":[]}]}`,
 			`{"input":[{"type":"reasoning","id":"ID","summary":[]}]}`,
 			`{"input":[{"type":"reasoning","id":"x","summary":[],"encrypted_content":""}]}`},
+		"reasoning of a whole answer that ends a stream": {inference.OpenAIResponses, // some servers name it anew there
+			stream(`{"type":"response.output_item.done","item":{"type":"reasoning","id":"first","summary":[]}}`,
+				`{"type":"response.completed","response":{"output":[{"type":"reasoning","id":"ID","summary":[]}]}}`),
+			`{"input":[{"type":"reasoning","id":"ID","summary":[]}]}`,
+			`{"input":[{"type":"reasoning","id":"x","summary":[]}]}`},
 		"a file": {inference.OpenAIResponses,
 			`{"output":[{"type":"message","content":[{"type":"output_text","annotations":[{"file_id":"ID"}]}]}]}`,
 			`{"input":[{"role":"user","content":[{"type":"input_file","file_id":"ID"}]}]}`,

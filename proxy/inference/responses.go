@@ -200,6 +200,7 @@ func (r response) repeats(t *tally) {
 		return
 	}
 	for _, o := range r.Output {
+		t.made(o.ID) // some servers name an item anew
 		t.doubt(o.isUncounted())
 		if o.isCall() {
 			id := idOf(t.key, o.CallID)

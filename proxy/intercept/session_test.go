@@ -65,6 +65,33 @@ func TestServeSession(t *testing.T) {
 	ask(other, plain, "ses_2|")
 }
 
+// A connection that comes while its session ends is closed.
+func TestConnectionAtTheEnd(t *testing.T) {
+	r := newRig(t, func(*intercept.Options) {})
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 5000 {
+		client, server := net.Pipe()
+		must(t, r.Proxy.ServeSession(ended, &onlyOne{server}, "ses_1", nil))
+		if _, err := client.Read(make([]byte, 1)); err == nil {
+			t.Fatal("the connection outlives its session")
+		}
+	}
+}
+
+// onlyOne listens for one connection.
+type onlyOne struct{ net.Conn }
+
+func (l *onlyOne) Accept() (c net.Conn, err error) {
+	if c, l.Conn = l.Conn, nil; c == nil {
+		err = net.ErrClosed
+	}
+	return c, err
+}
+
+func (l *onlyOne) Close() error   { return nil }
+func (l *onlyOne) Addr() net.Addr { return new(net.TCPAddr) }
+
 type listener struct {
 	t       *testing.T
 	address string
