@@ -329,6 +329,9 @@ func TestReplaced(t *testing.T) {
 	s = two
 	for _, content := range []string{"3", "4"} {
 		check.Must(t, write(content))
+		late, err := two.stored(t.Context(), two.db.Read(), "") // as the first one reads it if it began before its change
+		check.Must(t, err)
+		check.WantCode(t, one.saw(late), "registrar_replaced")
 		_, err = one.Read(t.Context(), "serial")
 		check.WantCode(t, err, "registrar_replaced")
 		check.WantCode(t, one.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
