@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -86,4 +89,23 @@ func TestLack(t *testing.T) {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}
+}
+
+// TestPutBack: a process is ready again once it has the bundle by which it signs, also if it had another meanwhile.
+func TestPutBack(t *testing.T) {
+	c := newCertifier(t)
+	all, err := c.key.Versions(t.Context())
+	check.Must(t, err)
+	path := filepath.Join(t.TempDir(), "trust.json")
+	follow := func(b evidence.Bundle) error {
+		raw, err := json.Marshal(b)
+		check.Must(t, err, os.WriteFile(path, raw, 0o600))
+		return c.followBundle(t.Context(), path)
+	}
+	good, other := c.bundle(t, time.Hour, all), evidence.Bundle{Certificates: []string{}}
+	check.Must(t, follow(good), c.signs(t.Context()))
+	if follow(other) == nil || c.signs(t.Context()) == nil {
+		t.Error("a process whose keys are not certified is ready")
+	}
+	check.Must(t, follow(good), c.signs(t.Context()))
 }
