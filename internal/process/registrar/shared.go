@@ -280,12 +280,12 @@ func (s *shared) Read(ctx context.Context, name string) ([]byte, error) {
 	if err == nil && now.content == nil {
 		err = fs.ErrNotExist
 	}
-	return now.content, err
+	return now.content, postgres.Discreet(err)
 }
 
 func (s *shared) Version(ctx context.Context) (string, error) {
 	now, err := s.stored(ctx, s.db.Read(), "")
-	return strconv.FormatInt(now.revision, 10), err
+	return strconv.FormatInt(now.revision, 10), postgres.Discreet(err)
 }
 
 // leadPeriod is how often a replica tries to lead, and how often the one that leads checks that it still does.
