@@ -267,7 +267,7 @@ func (r *registration) write(ctx context.Context, t trust) error {
 	return nil
 }
 
-// lack reports whether no certificate of a role's key lasts until this process registers anew, though it could have one.
+// lack reports whether no certificate of a role's key lasts until this process registers anew, though another could.
 func (r *registration) lack(ctx context.Context, trust *evidence.Trust, role Role) bool {
 	all, err := certificates(ctx, trust, role)
 	if err != nil {

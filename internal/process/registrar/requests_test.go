@@ -134,8 +134,8 @@ func TestSlowStranger(t *testing.T) {
 	check.Must(t, resp.Body.Close())
 }
 
-// TestEnding: a process that waits for another trust when its registrar ends gets an error, after which it pauses. After
-// an empty answer it would ask again at once, and over again, as long as the registrar still answers.
+// TestEnding: a process that waits for another trust when its registrar ends gets an error, after which it pauses.
+// After an empty answer it would ask again at once, and over again, as long as the registrar still answers.
 func TestEnding(t *testing.T) {
 	p := newProcess(t, &fakeAPI{})
 	l, err := endpoint.Listen(config.Endpoint{TCP: "127.0.0.1:0"}, p.own, zap.NewNop())
