@@ -320,7 +320,7 @@ var table = collect(map[string][]row{
 		{"rules_refused", 503, operators, "The registrar's rules are unsigned, too old or expired",
 			"Have the auditor sign them again, with a higher serial number."},
 		{"registrar_replaced", 503, operators, "The registrar's database holds another registrar's state, or an older one",
-			"Restore the newest state. Only after your own restore, empty each replica's STATE."},
+			"Restore the newest state. Only after your own restore, empty stopped replicas' STATE."},
 		{"bundle_full", 507, operators, "The trust bundle is full",
 			"Keep the sidecars' keys in Vault, or run fewer pods."},
 	},

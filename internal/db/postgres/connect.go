@@ -120,8 +120,8 @@ func Durable(commit, fsync string) error {
 	return nil
 }
 
-// discreet returns why a server cannot be reached, without its address and user.
-func discreet(err error) error {
+// Discreet returns why a server cannot be reached, without its address and user. A missing socket is no missing file.
+func Discreet(err error) error {
 	var dial *pgconn.ConnectError
 	var broken *net.OpError
 	if !errors.As(err, &dial) && !errors.As(err, &broken) {

@@ -65,7 +65,7 @@ func (p *Pool) Write(ctx context.Context, do func(context.Context, *sql.Tx) erro
 }
 
 func (p *Pool) write(ctx context.Context, do func(context.Context, db.Transaction) error) error {
-	return discreet(p.transact(ctx, do))
+	return Discreet(p.transact(ctx, do))
 }
 
 // transact is write with errors that name servers, databases and users. A cancelled ctx does not end a transaction that

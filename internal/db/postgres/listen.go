@@ -21,7 +21,7 @@ func (p *Pool) Listen(ctx context.Context, channel string, heard func(), failed 
 		if ctx.Err() != nil {
 			return
 		}
-		failed(discreet(ledger.Unavailable("listen", err)))
+		failed(Discreet(ledger.Unavailable("listen", err)))
 		select {
 		case <-ctx.Done():
 		case <-time.After(listenPause):

@@ -200,6 +200,7 @@ func (p *Process) followBundle(ctx context.Context, path string) error {
 		}
 	}
 	if last != nil && last.hash == next.hash {
+		p.uncertified.Store(nil) // another bundle may have come and gone
 		return nil
 	}
 	for _, r := range p.Roles {

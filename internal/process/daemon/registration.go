@@ -37,9 +37,10 @@ type registration struct {
 	registering, following wire.Peer
 
 	lacks chan struct{} // has room for one: see lacking
-	// lacking says that the trust that was delivered last has no certificate of a key of this process: the registrar's
+	// lacking says that the trust that was delivered last lacks certificates of a key of this process: the registrar's
 	// state was restored from before it registered.
 	lacking atomic.Bool
+	again   atomic.Int64 // when to register anew, in Unix seconds
 
 	manifest  atomic.Pointer[string] // hash of the one that was delivered last
 	delivered chan struct{}          // has room for one: there is another
@@ -79,7 +80,7 @@ func (p *Process) repeating(ctx context.Context, what string, try func() error) 
 // register registers at the start, whenever the versions of a key have changed, before certificates end, and if they
 // are lost. Two processes with one name take each other's away, so it takes twice as long each time.
 func (r *registration) register(ctx context.Context) {
-	var last, again time.Time
+	var last time.Time
 	known, pause := "", registrarPause
 	r.p.repeating(ctx, "this process's keys are not certified anew", func() error {
 		roles := documents(ctx, r.p.Roles)
@@ -91,22 +92,24 @@ func (r *registration) register(ctx context.Context) {
 			return err
 		}
 		hash := evidence.HashBytes(raw)
-		due := hash != known || time.Now().After(again)
+		due, lost := hash != known || time.Now().Unix() > r.again.Load(), false
 		if !due && r.lacking.Load() {
 			wait := time.Until(last.Add(pause))
-			if due = wait <= 0; due {
-				pause *= 2
-			} else {
+			if lost = wait <= 0; !lost {
 				time.AfterFunc(wait, func() { every.Signal(r.lacks) })
 			}
 		}
-		if due {
+		if due || lost {
 			in, err := r.once(ctx, roles)
 			if err != nil {
 				return err
 			}
+			if lost {
+				pause *= 2
+			}
 			known, last = hash, time.Now()
-			again = last.Add(in)
+			again := last.Add(in)
+			r.again.Store(again.Unix())
 			r.p.Log.Info("registered", zap.String("registrar", r.base), zap.Time("again", again))
 		}
 		state, err := r.p.nextState(ctx, "", nil)
@@ -234,10 +237,7 @@ func (r *registration) write(ctx context.Context, t trust) error {
 	if err != nil {
 		return fmt.Errorf("the registrar's bundle cannot be written: %w", err)
 	}
-	r.lacking.Store(slices.ContainsFunc(r.p.Roles, func(role Role) bool {
-		all, err := certificates(ctx, trusted, role)
-		return err == nil && len(all) == 0 // for a revoked one there is no other
-	}))
+	r.lacking.Store(slices.ContainsFunc(r.p.Roles, func(role Role) bool { return r.lack(ctx, trusted, role) }))
 	if r.lacking.Load() {
 		every.Signal(r.lacks)
 	}
@@ -265,6 +265,24 @@ func (r *registration) write(ctx context.Context, t trust) error {
 	r.manifest.Store(&hash)
 	every.Signal(r.delivered)
 	return nil
+}
+
+// lack reports whether no certificate of a role's key lasts until this process registers anew, though another could.
+func (r *registration) lack(ctx context.Context, trust *evidence.Trust, role Role) bool {
+	all, err := certificates(ctx, trust, role)
+	if err != nil {
+		return false
+	}
+	revoked := 0
+	for _, c := range all {
+		if c.Revoked {
+			revoked++
+		} else if c.Certificate.Expires > r.again.Load() {
+			return false
+		}
+	}
+	versions, err := role.Key.Versions(ctx)
+	return err == nil && revoked < len(versions) // for a revoked certificate there is no other
 }
 
 // reload makes this process use each delivered manifest. It tries again until it may: a sidecar uses no manifest by

@@ -181,8 +181,8 @@ func (p *process) nextTrust(ctx context.Context, c registrar.Caller, has string)
 		case <-over:
 		case <-wait.C:
 			return registrar.Trust{}, nil
-		case <-ctx.Done():
-			return registrar.Trust{}, nil
+		case <-ctx.Done(): // not an empty one, after which the caller would ask again at once
+			return registrar.Trust{}, refusal.New("process_unavailable", "this registrar ends")
 		}
 	}
 }

@@ -133,3 +133,29 @@ func TestSlowStranger(t *testing.T) {
 	check.WantEqual(t, resp.StatusCode, http.StatusBadRequest)
 	check.Must(t, resp.Body.Close())
 }
+
+// TestEnding: a process that waits for another trust when its registrar ends gets an error, after which it pauses.
+// After an empty answer it would ask again at once, and over again, as long as the registrar still answers.
+func TestEnding(t *testing.T) {
+	p := newProcess(t, &fakeAPI{})
+	l, err := endpoint.Listen(config.Endpoint{TCP: "127.0.0.1:0"}, p.own, zap.NewNop())
+	check.Must(t, err)
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- endpoint.Serve(ctx, l, p.public(), endpoint.Limits{}, time.Minute, zap.NewNop()) }()
+	client := callerFrom(t, p, "waits")
+	next := func(has string) (trust registrar.Trust, status int) {
+		resp, err := client.Get("https://" + l.Addr().String() + "/v1/trust?unlike=" + has)
+		check.Must(t, err)
+		defer resp.Body.Close()
+		check.Must(t, json.NewDecoder(resp.Body).Decode(&trust))
+		return trust, resp.StatusCode
+	}
+	has, status := next("")
+	check.WantEqual(t, status, http.StatusOK)
+	end()
+	_, status = next(has.State)
+	check.WantEqual(t, status, http.StatusServiceUnavailable)
+	client.CloseIdleConnections()
+	check.Must(t, <-done)
+}

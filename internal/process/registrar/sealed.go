@@ -50,11 +50,16 @@ func (s *shared) recall() error {
 // revisionFile keeps what a replica has seen.
 const revisionFile = "revision"
 
-func (s *shared) saw(now seen) error {
+// saw keeps that this replica has seen a state. It may have seen another since it began to read or to change this one.
+func (s *shared) saw(state state) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := state.seen()
 	if now.revision < s.seen.revision || now == s.seen {
 		return nil
+	}
+	if err := state.follows(s.seen); err != nil {
+		return err
 	}
 	s.seen = now
 	return files.Replace(filepath.Join(s.dir, revisionFile), fmt.Appendf(nil, "%d %s", now.revision, now.seal), 0o600)
@@ -74,6 +79,14 @@ func (s state) seen() seen {
 		return seen{}
 	}
 	return seen{s.revision, s.seals[0][:min(sealStart, len(s.seals[0]))]}
+}
+
+// follows refuses a state that does not follow from an earlier one.
+func (s state) follows(was seen) error {
+	if since := s.revision - was.revision; since < int64(len(s.seals)) && !strings.HasPrefix(s.seals[since], was.seal) {
+		return replaced("does not follow from the revision %d that this replica has seen", was.revision)
+	}
+	return nil
 }
 
 // stored returns the state with the content of one file. It refuses what no replica has sealed, a revision that is
@@ -115,17 +128,18 @@ UNION ALL (SELECT NULL, NULL, NULL, revision, left(mac, $5) FROM seal LIMIT 1)`,
 		return state{}, replaced("has more than %d files", maxFiles)
 	}
 	sealed := len(now.seals) > 0
-	switch since := now.revision - was.revision; {
-	case since < 0:
+	switch {
+	case now.revision < was.revision:
 		return state{}, replaced("is at revision %d, but this replica has seen revision %d", now.revision,
 			was.revision)
 	case !sealed && len(now.files) > 0,
 		sealed && !hmac.Equal([]byte(now.seals[0]), []byte(s.seal(now.files, now.revision, now.seals[1:]))):
 		return state{}, replaced("was not written by a registrar with this registry's key")
-	case since < int64(len(now.seals)) && !strings.HasPrefix(now.seals[since], was.seal):
-		return state{}, replaced("does not follow from the revision %d that this replica has seen", was.revision)
 	case now.files[file] != "" && evidence.HashBytes(now.content) != now.files[file]: // a NULL is no content
 		return state{}, replaced("has a %s that does not match its hash", file)
+	}
+	if err := now.follows(was); err != nil {
+		return state{}, err
 	}
 	return now, nil
 }

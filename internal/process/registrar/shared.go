@@ -125,7 +125,7 @@ func (s *shared) Edit(ctx context.Context, do func(dir string) error) error {
 }
 
 func (s *shared) edit(ctx context.Context, do func(dir string) error) error {
-	var now seen
+	var now state
 	err := s.db.Write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(editLock)); err != nil {
 			return ledger.Unavailable("lock the registrar's state", err)
@@ -235,11 +235,11 @@ func (s *shared) local() (map[string]string, error) {
 	return all, nil
 }
 
-// push stores the changed files, and returns what the database has then.
-func (s *shared) push(ctx context.Context, tx *sql.Tx, before state) (seen, error) {
+// push stores the changed files, and returns the state that the database has then.
+func (s *shared) push(ctx context.Context, tx *sql.Tx, before state) (state, error) {
 	now, err := s.local()
 	if err != nil || maps.Equal(now, before.files) {
-		return before.seen(), err
+		return before, err
 	}
 	exec := func(query string, args ...any) error {
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
@@ -257,7 +257,7 @@ func (s *shared) push(ctx context.Context, tx *sql.Tx, before state) (seen, erro
 ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, content = excluded.content`, name, hash, raw)
 		}
 		if err != nil {
-			return seen{}, err
+			return state{}, err
 		}
 	}
 	after := state{revision: before.revision + 1}
@@ -266,7 +266,7 @@ ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, content = excluded.conten
 		after.seals = append([]string{before.seen().seal}, before.seals[1:last]...)
 	}
 	after.seals = append([]string{s.seal(now, after.revision, after.seals)}, after.seals...)
-	return after.seen(), errors.Join(exec(`SELECT pg_notify($1, '')`, changes),
+	return after, errors.Join(exec(`SELECT pg_notify($1, '')`, changes),
 		exec(`INSERT INTO seal (revision, mac) VALUES ($1, $2)
 ON CONFLICT (one) DO UPDATE SET revision = excluded.revision, mac = excluded.mac`, after.revision,
 			strings.Join(after.seals, " ")))
@@ -275,17 +275,17 @@ ON CONFLICT (one) DO UPDATE SET revision = excluded.revision, mac = excluded.mac
 func (s *shared) Read(ctx context.Context, name string) ([]byte, error) {
 	now, err := s.stored(ctx, s.db.Read(), name)
 	if err == nil {
-		err = s.saw(now.seen())
+		err = s.saw(now)
 	}
 	if err == nil && now.content == nil {
 		err = fs.ErrNotExist
 	}
-	return now.content, err
+	return now.content, postgres.Discreet(err)
 }
 
 func (s *shared) Version(ctx context.Context) (string, error) {
 	now, err := s.stored(ctx, s.db.Read(), "")
-	return strconv.FormatInt(now.revision, 10), err
+	return strconv.FormatInt(now.revision, 10), postgres.Discreet(err)
 }
 
 // leadPeriod is how often a replica tries to lead, and how often the one that leads checks that it still does.

@@ -329,6 +329,9 @@ func TestReplaced(t *testing.T) {
 	s = two
 	for _, content := range []string{"3", "4"} {
 		check.Must(t, write(content))
+		late, err := two.stored(t.Context(), two.db.Read(), "") // as the first one reads it if it began before its change
+		check.Must(t, err)
+		check.WantCode(t, one.saw(late), "registrar_replaced")
 		_, err = one.Read(t.Context(), "serial")
 		check.WantCode(t, err, "registrar_replaced")
 		check.WantCode(t, one.Edit(t.Context(), func(string) error { return nil }), "registrar_replaced")
@@ -364,5 +367,27 @@ func TestReplaced(t *testing.T) {
 		auditor := httptest.NewRecorder()
 		(&process{store: s}).file(auditor, httptest.NewRequest(http.MethodGet, "/v1/bundle", nil), "ca.pem")
 		check.WantEqual(t, auditor.Code, http.StatusServiceUnavailable)
+	}
+}
+
+// TestDiscreet: a registrar whose database has ended does not say that there is no file, nor the server and the user.
+func TestDiscreet(t *testing.T) {
+	full.Only(t, "PostgreSQL")
+	server, err := pgtest.Launch()
+	check.Must(t, err)
+	registry, _, err := keyring.GenerateRoot("registry", false)
+	check.Must(t, err)
+	s, err := openShared(t.Context(), server.Database(t), t.TempDir(), registry)
+	check.Must(t, err, server.Close())
+	t.Cleanup(func() { check.Must(t, s.Close()) })
+	_, err = s.Version(t.Context())
+	check.WantEqual(t, errors.Is(err, fs.ErrNotExist), false)
+	for range 2 {
+		answer := httptest.NewRecorder()
+		(&process{store: s}).history(answer, httptest.NewRequest(http.MethodGet, "/v1/history/1", nil))
+		check.WantEqual(t, answer.Code, http.StatusServiceUnavailable)
+		if body := answer.Body.String(); !strings.Contains(body, "reach the database") {
+			t.Error(body)
+		}
 	}
 }

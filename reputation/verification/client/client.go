@@ -149,12 +149,16 @@ type Call struct {
 	Output string `json:"output"` // JSON
 }
 
-// Canary returns the canary in the result, which the next turn's reasoning must name.
+// Canary returns the canary in the result, which the next turn's reasoning must name. A node makes none that a shell
+// would read otherwise.
 func (c Call) Canary() string {
 	var out struct {
 		Canary string `json:"canary"`
 	}
 	_ = json.Unmarshal([]byte(c.Output), &out) // other results have no canary
+	if !tooled.MatchString(out.Canary) {
+		return ""
+	}
 	return out.Canary
 }
 
@@ -271,7 +275,7 @@ func (n *Node) Register(ctx context.Context, v *Verification, key ed25519.Privat
 	return &said, err
 }
 
-// tooled matches the names of tools: users paste them into a shell.
+// tooled matches the names of tools, and canaries: users paste them into a shell.
 var tooled = regexp.MustCompile(`^[\w.-]+$`)
 
 var asked = regexp.MustCompile(`Now call (\w+)(?: again| with the query ([0-9a-f]+))\.`)

@@ -25,3 +25,13 @@ func TestDialIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestHostileCanary: a user pastes no canary into a shell that runs what it says.
+func TestHostileCanary(t *testing.T) {
+	for output, want := range map[string]string{`{"canary": "canary-0123456789abcdef"}`: "canary-0123456789abcdef",
+		`{"canary": "$(touch /tmp/y)"}`: "", `{"canary": "x\nresult    passed"}`: "", `{}`: ""} {
+		if got := (client.Call{Output: output}).Canary(); got != want {
+			t.Errorf("%s: got %q", output, got)
+		}
+	}
+}
