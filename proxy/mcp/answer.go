@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
 )
@@ -236,7 +235,10 @@ func (a *Answer) End(err error) {
 	case a.json:
 		a.rest(a.held)
 	case a.stream != nil:
-		a.rest(a.stream.End())
+		text := a.stream.End()
+		if a.rest(text); a.stream.Endpoint() && len(text) > 0 && a.cut == nil && !a.leadsHere(text) {
+			a.cut = errEndpoint()
+		}
 		if a.stream.Odd() {
 			a.unread()
 		}
@@ -270,10 +272,8 @@ func (a *Answer) failedUnread() {
 func (a *Answer) refusal(text []byte) {
 	defer a.Turn(len(text))()
 	o, err := jsonread.Lenient(text, 3)
-	_, _, cased := o.OtherCase("result")
 	switch {
-	case cased, o.Get("result").Value != nil,
-		err != nil && bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))), []byte("{")):
+	case mayHaveResult(text, o, err):
 		a.failedUnread()
 	case err == nil && !unclear(o):
 		a.sendsHuman(o)
@@ -309,7 +309,7 @@ func (a *Answer) event(e sse.Event) {
 	}
 	switch kind := strings.TrimSpace(e.Type); {
 	case len(e.Data) == 0:
-	case kind == "endpoint" && !a.Reads(http.MethodPost, a.peer.pathOf(strings.TrimSpace(string(e.Data)))):
+	case a.stream.Endpoint() && (e.Split || !a.leadsHere(e.Data)):
 		a.cut = errEndpoint()
 	case e.IsMessage():
 		a.split = e.Split
@@ -325,11 +325,6 @@ func (a *Answer) event(e sse.Event) {
 	}
 }
 
-// errEndpoint refuses to lead a client of [oldTransport] to where its messages would pass unread.
-func errEndpoint() error {
-	return refusal.New("mcp_answer_unread", "the server wants the client's messages at a URL whose rule is not for MCP")
-}
-
 func (a *Answer) mayBeMessage(text []byte) bool {
 	defer a.Turn(len(text))()
 	return mayBeMessage(text)
@@ -340,6 +335,9 @@ func (a *Answer) message(text []byte) {
 	o, err := jsonread.Lenient(text, 3)
 	if err != nil || !isTaken(o) || a.status == http.StatusAccepted || a.status == http.StatusResetContent {
 		a.doubt() // some clients read no such answer
+	}
+	if a.isRequest() && a.status >= http.StatusBadRequest && a.stream == nil && mayHaveResult(text, o, err) {
+		a.result = ResultUnseen // some clients ignore the status, and then the id
 	}
 	switch {
 	case err != nil:

@@ -3,7 +3,9 @@ package mcp
 import (
 	"io"
 	"net/http"
+	"strings"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/body"
 )
 
@@ -67,7 +69,9 @@ func (j *judged) Read(p []byte) (n int, err error) {
 		n, j.err = j.ReadCloser.Read(p)
 		switch {
 		case j.answer.json || j.answer.other: // the answer holds it
-		case len(held) == 0 || j.answer.cut != nil:
+		case j.answer.cut != nil: // perhaps by the end, which may come with the last of the text
+			return 0, j.err
+		case len(held) == 0:
 			return n, j.err
 		default:
 			j.text = append(held, p[:n]...)
@@ -78,6 +82,16 @@ func (j *judged) Read(p []byte) (n int, err error) {
 		err = j.err
 	}
 	return n, err
+}
+
+// leadsHere reports whether messages to a URL are read, or refused.
+func (a *Answer) leadsHere(url []byte) bool {
+	return a.Reads(http.MethodPost, a.peer.pathOf(strings.TrimSpace(string(url))))
+}
+
+// errEndpoint refuses to lead a client of [oldTransport] to where its messages would pass unread.
+func errEndpoint() error {
+	return refusal.New("mcp_answer_unread", "the server wants the client's messages at a URL whose rule is not for MCP")
 }
 
 // sent means that the request may have been sent.

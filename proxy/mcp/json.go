@@ -44,8 +44,15 @@ func mayBeMessage(text []byte) bool {
 	if err != nil {
 		return bytes.ContainsAny(text, "{[") // clients take nothing else for a message
 	}
-	_, _, found := o.OtherCase("jsonrpc")
-	return found || o.Get("jsonrpc").Value != nil
+	_, _, found := o.OtherCase("jsonrpc", "id")
+	return found || o.Get("jsonrpc").Value != nil || o.Get("id").Value != nil // enough for mcp-go
+}
+
+// mayHaveResult reports whether some clients find a result in a text. o and err are what was read of it.
+func mayHaveResult(text []byte, o object, err error) bool {
+	_, _, cased := o.OtherCase("result")
+	return cased || o.Get("result").Value != nil ||
+		err != nil && bytes.HasPrefix(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff"))), []byte("{"))
 }
 
 // mayBeWhole reports whether the first bracket in a text that broke off is closed. Some clients ignore what is around

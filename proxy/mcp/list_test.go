@@ -25,7 +25,8 @@ func seen(t testing.TB, method string, status int, kind, body string, all bool) 
 	kind, encoding, _ := strings.Cut(kind, " in ")
 	c := mcp.Call{Watch: watch(sent, new(mcp.Memory))}
 	c.Rules = []*mcp.Rule{{Tools: []string{"create_issue"}, Post: true}, {Tools: []string{"get_issue"}, ListAll: all}}
-	resp := &http.Response{StatusCode: status, Body: io.NopCloser(iotest.HalfReader(strings.NewReader(body))),
+	from := iotest.DataErrReader(iotest.HalfReader(strings.NewReader(body)))
+	resp := &http.Response{StatusCode: status, Body: io.NopCloser(from),
 		Header: http.Header{"Content-Type": {kind}, "Content-Encoding": {encoding}}, ContentLength: -1}
 	if err := c.Begin(resp); err != nil {
 		return "", err

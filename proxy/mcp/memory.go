@@ -139,6 +139,7 @@ func (m *Memory) show(server, tool string, d definition, taken bool) (before str
 	key := [2]string{server, tool}
 	old, known := m.tools[key]
 	if !known && len(m.tools) >= maxTools {
+		m.misled.all = m.misled.all || !taken // it may be another definition of a tool that is known
 		return ""
 	}
 	d.era = -1

@@ -1,8 +1,6 @@
 package mcp
 
 import (
-	"net/http"
-
 	"github.com/actionproof/mediator/proxy/jsonread"
 )
 
@@ -48,9 +46,6 @@ func (a *Answer) response(o object) {
 	first := a.result == ""
 	if a.Sent.Method == listTools {
 		a.show(result, first && !a.Memory.answeredElsewhere(a.Flight, false))
-	}
-	if a.status >= http.StatusBadRequest && a.stream == nil && o.Get("result").Value != nil {
-		a.result = ResultUnseen // some clients ignore the status
 	}
 	if !first {
 		return
