@@ -368,3 +368,29 @@ func TestJudgedBeforeEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestHumanOfOneClient has a server without sessions answer a client's broken call by [byURL], once another client of
+// the agent has sent a request with the same id.
+func TestHumanOfOneClient(t *testing.T) {
+	p, server := play{t, new(mcp.Memory)}, mcp.Peer{Server: at.Server}
+	call := func(tool string) {
+		w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":%q}}`, tool)),
+			p.Memory)
+		var err error
+		w.Peer = server
+		w.Flight, err = p.Begin(w.Sent, server, false)
+		check.Must(t, err)
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+		if tool != "get_issue" { // otherwise it breaks off
+			say(a, `{"jsonrpc":"2.0","id":7,"result":{}}`)
+		}
+		a.End(io.EOF)
+		p.End(w.Flight, a.Result(), true)
+	}
+	call("get_issue")
+	call("list_issues")
+	resume(p.Memory, server, "", `data: {"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m"}}`+"\n\n")
+	if v, err := judgeCall(t, rules(""), p.Memory); !v.Human && check.CodeOf(err) != "mcp_answer_refused" {
+		t.Errorf("the repeated call: %+v, %v", v, err)
+	}
+}

@@ -41,8 +41,8 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 		return nil, refusal.New("message_ambiguous",
 			"another request of this session has the id %s and is not answered yet", r.ID)
 	}
-	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { // the client waits for the new one
-		return o.lost && !o.list && o.peer.same(peer) && o.id == r.ID
+	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { // its only client waits for the new one
+		return peer.Session != "" && o.lost && !o.list && o.peer.same(peer) && o.id == r.ID
 	})
 	m.flights = append(m.flights, f)
 	early := m.early.has(peer.answer(f.id.like())) || !f.id.isText() && m.early.has(peer.answer(anyText))
