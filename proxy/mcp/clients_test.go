@@ -370,27 +370,31 @@ func TestJudgedBeforeEnd(t *testing.T) {
 }
 
 // TestHumanOfOneClient has a server without sessions answer a client's broken call by [byURL], once another client of
-// the agent has sent a request with the same id.
+// the agent has sent a request with the same id, or has got a result by it.
 func TestHumanOfOneClient(t *testing.T) {
-	p, server := play{t, new(mcp.Memory)}, mcp.Peer{Server: at.Server}
-	call := func(tool string) {
-		w := watch(read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":%q}}`, tool)),
-			p.Memory)
+	server := mcp.Peer{Server: at.Server}
+	const result = `data: {"jsonrpc":"2.0","id":7,"result":{}}` + "\n\n"
+	call := func(p play, tool, said string) {
+		w := begin(p, new(mcp.Memory), "tools/call", 7, tool)
+		w.Memory, w.Peer = p.Memory, server
 		var err error
-		w.Peer = server
 		w.Flight, err = p.Begin(w.Sent, server, false)
 		check.Must(t, err)
 		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
-		if tool != "get_issue" { // otherwise it breaks off
-			say(a, `{"jsonrpc":"2.0","id":7,"result":{}}`)
-		}
+		_, _ = io.WriteString(a, said)
 		a.End(io.EOF)
 		p.End(w.Flight, a.Result(), true)
 	}
-	call("get_issue")
-	call("list_issues")
-	resume(p.Memory, server, "", `data: {"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m"}}`+"\n\n")
-	if v, err := judgeCall(t, rules(""), p.Memory); !v.Human && check.CodeOf(err) != "mcp_answer_refused" {
-		t.Errorf("the repeated call: %+v, %v", v, err)
+	for name, another := range map[string]func(p play){
+		"request": func(p play) { call(p, "list_issues", result) },
+		"result":  func(p play) { resume(p.Memory, server, "", result) },
+	} {
+		p := play{t, new(mcp.Memory)}
+		call(p, "get_issue", "") // broken
+		another(p)
+		resume(p.Memory, server, "", `data: {"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m"}}`+"\n\n")
+		if v, err := judgeCall(t, rules(""), p.Memory); !v.Human && check.CodeOf(err) != "mcp_answer_refused" {
+			t.Errorf("after another client's %s: %+v, %v", name, v, err)
+		}
 	}
 }

@@ -162,13 +162,13 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 func (m *Memory) strayed(peer Peer, id ID, sure bool) (listsTools bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var of []*Flight // several clients can have no session, and so the same id
+	var of []*Flight // several clients can have no session, so the same id, and each its own stream
 	for _, f := range m.flights {
 		if f.peer.near(peer) && f.id == id && !f.elsewhere {
 			of = append(of, f)
 		}
 	}
-	if len(of) != 1 || !sure || !of[0].peer.same(peer) {
+	if len(of) != 1 || !sure || peer.Session == "" || !of[0].peer.same(peer) {
 		for _, f := range of {
 			f.unsure = true
 		}
