@@ -398,3 +398,32 @@ func TestHumanOfOneClient(t *testing.T) {
 		}
 	}
 }
+
+// TestResumedByOneClient has a server without sessions give the calls of two clients one id and one event. The one that
+// resumes its answer has its result, and the other one none.
+func TestResumedByOneClient(t *testing.T) {
+	p, server, got := play{t, new(mcp.Memory)}, mcp.Peer{Server: at.Server}, make(map[string]mcp.Result)
+	tools := []string{"create_issue", "get_issue"}
+	var calls []mcp.Watch
+	for _, tool := range tools {
+		w := begin(p, new(mcp.Memory), "tools/call", 7, tool)
+		w.Memory, w.Peer = p.Memory, server
+		var err error
+		w.Flight, err = p.Begin(w.Sent, server, tool == "create_issue")
+		check.Must(t, err)
+		calls = append(calls, w)
+	}
+	for i, w := range calls {
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+		_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
+		a.End(errors.New("broken"))
+		p.Keep(a, 1<<40, func(r mcp.Result) { got[tools[i]] = r })
+		p.End(w.Flight, a.Result(), true)
+	}
+	resume(p.Memory, server, "e1", `data: {"jsonrpc":"2.0","id":7,"result":{}}`+"\n\n")
+	for _, tool := range tools {
+		if got[tool] != mcp.ResultUnseen {
+			t.Errorf("the result of %s is %q", tool, got[tool])
+		}
+	}
+}
