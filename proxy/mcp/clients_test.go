@@ -427,3 +427,30 @@ func TestResumedByOneClient(t *testing.T) {
 		}
 	}
 }
+
+// TestManyCallsAnsweredElsewhere makes more calls over the old transport than are kept one by one. No human is noted
+// until the server names one, by any call's id.
+func TestManyCallsAnsweredElsewhere(t *testing.T) {
+	p, messages := play{t, new(mcp.Memory)}, mcp.Peer{Server: "https://api.example.com/messages", Query: "q"}
+	w := watch(nil, p.Memory)
+	w.Peer = mcp.Peer{Server: "https://api.example.com/sse"}
+	answers := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+	for id := range 300 {
+		w := begin(p, new(mcp.Memory), "tools/call", id, "get_issue")
+		w.Memory, w.Peer = p.Memory, messages
+		var err error
+		w.Flight, err = p.Begin(w.Sent, messages, false)
+		check.Must(t, err)
+		a := mcp.NewAnswer(w, http.StatusAccepted, http.Header{})
+		say(answers, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id))
+		a.End(io.EOF)
+		p.End(w.Flight, a.Result(), true)
+	}
+	if v, err := judgeCall(t, rules(""), p.Memory); err != nil || v.Human {
+		t.Errorf("%+v, %v", v, err)
+	}
+	say(answers, `{"jsonrpc":"2.0","id":298,"error":{"code":-32042,"message":"m"}}`)
+	if v, err := judgeCall(t, rules(""), p.Memory); !v.Human && check.CodeOf(err) != "mcp_answer_refused" {
+		t.Errorf("after -32042: %+v, %v", v, err)
+	}
+}

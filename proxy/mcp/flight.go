@@ -15,7 +15,7 @@ const (
 // Flight is a request without its final outcome. One whose answer broke off may still get an answer.
 type Flight struct {
 	peer Peer
-	id   ID
+	id   ID     // empty for any
 	of   string // identifies the request: see [continued]
 	post bool
 	list bool // asks for the tools
@@ -73,8 +73,10 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	isOpen := slices.ContainsFunc(m.open, func(o *open) bool { return o.Flight == f })
-	if f.post && sent && !result.final() && !isOpen {
+	isOpen := func(f *Flight) bool {
+		return slices.ContainsFunc(m.open, func(o *open) bool { return o.Flight == f })
+	}
+	if f.post && sent && !result.final() && !isOpen(f) {
 		m.unresolved = true
 	}
 	if f.of != "" && !f.elsewhere && (result == ResultLost || result == ResultUnseen) {
@@ -85,6 +87,12 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 			most = maxLostLists
 		}
 		if m.lost(f.list) <= most {
+			return
+		}
+		same := func(o *Flight) bool { return o != f && o.lost && o.request() == f.request() && !isOpen(o) }
+		if i := slices.IndexFunc(m.flights, same); i >= 0 && !f.list { // one with any id stands for both
+			m.flights[i] = &Flight{peer: f.peer, of: f.of, lost: true}
+			m.remove(f)
 			return
 		}
 		m.doubtful.add(f.request())
