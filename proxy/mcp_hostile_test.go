@@ -152,9 +152,23 @@ func TestMCPEndpoint(t *testing.T) {
 		"absolute":             {"endpoint", "ORIGIN/mcp", true},
 		"not normal":           {"endpoint", "/nowhere/../upload", false},
 		"denied, not normal":   {"endpoint", "/denied/../upload", false},
+		"of another type":      {"note", "endpoint", true},
+		// Go's mcp-go keeps a type until an event has data.
+		"not read, in two events": {"endpoint\n", "/upload", false},
+		"read, in two events":     {"endpoint\n", "/mcp", true},
+		// Python's httpx ends lines elsewhere.
+		"not read, type in another line":    {"endpoint\x1c", "/upload", false},
+		"not read, type behind a note":      {"note\n: \u0085event: endpoint", "/upload", false},
+		"not read, type behind the URL":     {"note", "/upload\x1cevent: endpoint", false},
+		"a URL that ends elsewhere":         {"endpoint", "/mcp\x1c", false},
+		"not read, without an end (mcp-go)": {"endpoint", "/upload", false},
+		"read, without an end":              {"endpoint", "/mcp", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := "event: " + tt.event + "\ndata: " + tt.to + "\n\n"
+			if strings.Contains(name, "without an end") {
+				said = said[:len(said)-1]
+			}
 			r := newPostRig(t, func(w http.ResponseWriter, req *http.Request) {
 				answerWith("text/event-stream", strings.ReplaceAll(said, "ORIGIN", "https://"+req.Host))(w, req)
 			}, func(o *PipelineOptions, actions []rules.Action) {

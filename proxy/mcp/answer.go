@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
 )
@@ -237,7 +236,10 @@ func (a *Answer) End(err error) {
 	case a.json:
 		a.rest(a.held)
 	case a.stream != nil:
-		a.rest(a.stream.End())
+		text := a.stream.End()
+		if a.rest(text); a.stream.Endpoint() && len(text) > 0 && a.cut == nil && !a.leads(text) {
+			a.cut = errEndpoint()
+		}
 		if a.stream.Odd() {
 			a.unread()
 		}
@@ -311,7 +313,7 @@ func (a *Answer) event(e sse.Event) {
 	}
 	switch kind := strings.TrimSpace(e.Type); {
 	case len(e.Data) == 0:
-	case kind == "endpoint" && !a.leads(strings.TrimSpace(string(e.Data))):
+	case a.stream.Endpoint() && (e.Split || !a.leads(e.Data)):
 		a.cut = errEndpoint()
 	case e.IsMessage():
 		a.split = e.Split
@@ -325,11 +327,6 @@ func (a *Answer) event(e sse.Event) {
 	if a.filters && a.cut == nil {
 		a.pass(e)
 	}
-}
-
-// errEndpoint refuses to lead a client of [oldTransport] to where its messages would pass unread.
-func errEndpoint() error {
-	return refusal.New("mcp_answer_unread", "the server wants the client's messages at a URL whose rule is not for MCP")
 }
 
 func (a *Answer) mayBeMessage(text []byte) bool {

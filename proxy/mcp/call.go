@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/proxy/body"
 )
 
@@ -86,7 +87,8 @@ func (j *judged) Read(p []byte) (n int, err error) {
 
 // leads reports whether each client of [oldTransport] finds an endpoint's URI where its messages are read. They differ
 // on one that begins with no slash.
-func (a *Answer) leads(uri string) bool {
+func (a *Answer) leads(data []byte) bool {
+	uri := strings.TrimSpace(string(data))
 	path := a.peer.pathOf(uri)
 	found := []string{path}
 	if path != "" && strings.HasPrefix(uri, path) && path[0] != '/' && !strings.ContainsAny(path, ":@") {
@@ -94,6 +96,11 @@ func (a *Answer) leads(uri string) bool {
 		found = []string{"/" + path, a.Path[:strings.LastIndex(a.Path, "/")+1] + path, at + path}
 	}
 	return !slices.ContainsFunc(found, func(path string) bool { return !a.Reads(http.MethodPost, path) })
+}
+
+// errEndpoint refuses to lead a client of [oldTransport] to where its messages would pass unread.
+func errEndpoint() error {
+	return refusal.New("mcp_answer_unread", "the server wants the client's messages at a URL whose rule is not for MCP")
 }
 
 // sent means that the request may have been sent.

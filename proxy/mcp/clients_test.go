@@ -368,3 +368,89 @@ func TestJudgedBeforeEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestHumanOfOneClient has a server without sessions answer a client's broken call by [byURL], once another client of
+// the agent has sent a request with the same id, or has got a result by it.
+func TestHumanOfOneClient(t *testing.T) {
+	server := mcp.Peer{Server: at.Server}
+	const result = `data: {"jsonrpc":"2.0","id":7,"result":{}}` + "\n\n"
+	call := func(p play, tool, said string) {
+		w := begin(p, new(mcp.Memory), "tools/call", 7, tool)
+		w.Memory, w.Peer = p.Memory, server
+		var err error
+		w.Flight, err = p.Begin(w.Sent, server, false)
+		check.Must(t, err)
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+		_, _ = io.WriteString(a, said)
+		a.End(io.EOF)
+		p.End(w.Flight, a.Result(), true)
+	}
+	for name, another := range map[string]func(p play){
+		"request": func(p play) { call(p, "list_issues", result) },
+		"result":  func(p play) { resume(p.Memory, server, "", result) },
+	} {
+		p := play{t, new(mcp.Memory)}
+		call(p, "get_issue", "") // broken
+		another(p)
+		resume(p.Memory, server, "", `data: {"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m"}}`+"\n\n")
+		if v, err := judgeCall(t, rules(""), p.Memory); !v.Human && check.CodeOf(err) != "mcp_answer_refused" {
+			t.Errorf("after another client's %s: %+v, %v", name, v, err)
+		}
+	}
+}
+
+// TestResumedByOneClient has a server without sessions give the calls of two clients one id and one event. The one that
+// resumes its answer has its result, and the other one none.
+func TestResumedByOneClient(t *testing.T) {
+	p, server, got := play{t, new(mcp.Memory)}, mcp.Peer{Server: at.Server}, make(map[string]mcp.Result)
+	tools := []string{"create_issue", "get_issue"}
+	var calls []mcp.Watch
+	for _, tool := range tools {
+		w := begin(p, new(mcp.Memory), "tools/call", 7, tool)
+		w.Memory, w.Peer = p.Memory, server
+		var err error
+		w.Flight, err = p.Begin(w.Sent, server, tool == "create_issue")
+		check.Must(t, err)
+		calls = append(calls, w)
+	}
+	for i, w := range calls {
+		a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+		_, _ = io.WriteString(a, "id: e1\ndata: \n\n")
+		a.End(errors.New("broken"))
+		p.Keep(a, 1<<40, func(r mcp.Result) { got[tools[i]] = r })
+		p.End(w.Flight, a.Result(), true)
+	}
+	resume(p.Memory, server, "e1", `data: {"jsonrpc":"2.0","id":7,"result":{}}`+"\n\n")
+	for _, tool := range tools {
+		if got[tool] != mcp.ResultUnseen {
+			t.Errorf("the result of %s is %q", tool, got[tool])
+		}
+	}
+}
+
+// TestManyCallsAnsweredElsewhere makes more calls over the old transport than are kept one by one. No human is noted
+// until the server names one, by any call's id.
+func TestManyCallsAnsweredElsewhere(t *testing.T) {
+	p, messages := play{t, new(mcp.Memory)}, mcp.Peer{Server: "https://api.example.com/messages", Query: "q"}
+	w := watch(nil, p.Memory)
+	w.Peer = mcp.Peer{Server: "https://api.example.com/sse"}
+	answers := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
+	for id := range 300 {
+		w := begin(p, new(mcp.Memory), "tools/call", id, "get_issue")
+		w.Memory, w.Peer = p.Memory, messages
+		var err error
+		w.Flight, err = p.Begin(w.Sent, messages, false)
+		check.Must(t, err)
+		a := mcp.NewAnswer(w, http.StatusAccepted, http.Header{})
+		say(answers, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id))
+		a.End(io.EOF)
+		p.End(w.Flight, a.Result(), true)
+	}
+	if v, err := judgeCall(t, rules(""), p.Memory); err != nil || v.Human {
+		t.Errorf("%+v, %v", v, err)
+	}
+	say(answers, `{"jsonrpc":"2.0","id":298,"error":{"code":-32042,"message":"m"}}`)
+	if v, err := judgeCall(t, rules(""), p.Memory); !v.Human && check.CodeOf(err) != "mcp_answer_refused" {
+		t.Errorf("after -32042: %+v, %v", v, err)
+	}
+}

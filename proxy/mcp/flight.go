@@ -15,7 +15,7 @@ const (
 // Flight is a request without its final outcome. One whose answer broke off may still get an answer.
 type Flight struct {
 	peer Peer
-	id   ID
+	id   ID     // empty for any
 	of   string // identifies the request: see [continued]
 	post bool
 	list bool // asks for the tools
@@ -41,8 +41,8 @@ func (m *Memory) Begin(r *Message, peer Peer, post bool) (*Flight, error) {
 		return nil, refusal.New("message_ambiguous",
 			"another request of this session has the id %s and is not answered yet", r.ID)
 	}
-	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { // the client waits for the new one
-		return o.lost && !o.list && o.peer.same(peer) && o.id == r.ID
+	m.flights = slices.DeleteFunc(m.flights, func(o *Flight) bool { // its only client waits for the new one
+		return peer.Session != "" && o.lost && !o.list && o.peer.same(peer) && o.id == r.ID
 	})
 	m.flights = append(m.flights, f)
 	early := m.early.has(peer.answer(f.id.like())) || !f.id.isText() && m.early.has(peer.answer(anyText))
@@ -73,8 +73,10 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	isOpen := slices.ContainsFunc(m.open, func(o *open) bool { return o.Flight == f })
-	if f.post && sent && !result.final() && !isOpen {
+	isOpen := func(f *Flight) bool {
+		return slices.ContainsFunc(m.open, func(o *open) bool { return o.Flight == f })
+	}
+	if f.post && sent && !result.final() && !isOpen(f) {
 		m.unresolved = true
 	}
 	if f.of != "" && !f.elsewhere && (result == ResultLost || result == ResultUnseen) {
@@ -85,6 +87,12 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 			most = maxLostLists
 		}
 		if m.lost(f.list) <= most {
+			return
+		}
+		same := func(o *Flight) bool { return o != f && o.lost && o.request() == f.request() && !isOpen(o) }
+		if i := slices.IndexFunc(m.flights, same); i >= 0 && !f.list { // one with any id stands for both
+			m.flights[i] = &Flight{peer: f.peer, of: f.of, lost: true}
+			m.remove(f)
 			return
 		}
 		m.doubtful.add(f.request())
@@ -162,13 +170,13 @@ func (m *Memory) resembled(peer Peer, id ID, like string) {
 func (m *Memory) strayed(peer Peer, id ID, sure bool) (listsTools bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var of []*Flight // several clients can have no session, and so the same id
+	var of []*Flight // several clients can have no session, so the same id, and each its own stream
 	for _, f := range m.flights {
 		if f.peer.near(peer) && f.id == id && !f.elsewhere {
 			of = append(of, f)
 		}
 	}
-	if len(of) != 1 || !sure || !of[0].peer.same(peer) {
+	if len(of) != 1 || !sure || peer.Session == "" || !of[0].peer.same(peer) {
 		for _, f := range of {
 			f.unsure = true
 		}

@@ -170,8 +170,22 @@ func TestPinsHold(t *testing.T) {
 			say(a, evil)
 			a.End(io.EOF)
 		}),
+		"on a stream at another path, after more tools than a session keeps": func(p play) {
+			for id := range 1100 {
+				w := begin(p, p.Memory, "tools/list", 10+id, "")
+				w.Peer.Query = fmt.Sprint(id)
+				a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}})
+				_, _ = io.WriteString(a, tools(string(w.Sent.ID), "good"))
+				a.End(io.EOF)
+				p.End(w.Flight, a.Result(), true)
+			}
+			resume(p.Memory, mcp.Peer{Server: at.Server + "/sse", Session: at.Session}, "", event(evil))
+		},
 		"in a prototype (TypeScript with zod 4.1)": two(replaced(`"tools"`, `"__proto__":{"tools"`)+"}", tools("2", "good")),
 		"in an event of another type":              beside(func(p play) { p.resume("", "event: note\n"+event(evil)) }),
+		"in an event of another type, without a version (Go's mcp-go)": beside(func(p play) {
+			p.ping(stream, "event: note\n"+event(strings.Replace(evil, `"jsonrpc":"2.0",`, "", 1)))
+		}),
 		"in a list of another case":                two(replaced(`"tools"`, `"Tools"`), tools("2", "good")),
 		"by a name in another case":                two(replaced(`"name"`, `"name":"a","Name"`), tools("2", "good")),
 		"on the first of two pages":                two(evil, tools("2", "good")),
@@ -322,8 +336,10 @@ func TestFirstResult(t *testing.T) {
 		"twice":              {"", event(bad) + event(good), 200, mcp.ResultToolFailed},
 		"after a status":     {"", event(good), 500, mcp.ResultError},
 		"in a foreign event": {"", "event: x\n" + event(good) + event(bad), 200, mcp.ResultUnseen},
-		"in the only event":  {"", "event: x\n" + event(good), 200, mcp.ResultUnseen},
-		"elsewhere":          {event(bad), event(good), 200, mcp.ResultUnseen},
+		"in an event of another type, without a version (Go's mcp-go)": {"",
+			"event: x\n" + event(strings.Replace(bad, `"jsonrpc":"2.0",`, "", 1)) + event(good), 200, mcp.ResultUnseen},
+		"in the only event": {"", "event: x\n" + event(good), 200, mcp.ResultUnseen},
+		"elsewhere":         {event(bad), event(good), 200, mcp.ResultUnseen},
 		"elsewhere, after a list of its id (another client's)": {event(bad), event(good), 200, mcp.ResultUnseen},
 		"typed as a message": {"", "event: message\n" + event(good), 200, mcp.ResultOK},
 		"by an id as a text": {"", event(strings.Replace(bad, `"id":1`, `"id":"1"`, 1)) + event(good), 200,

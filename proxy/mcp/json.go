@@ -44,8 +44,8 @@ func mayBeMessage(text []byte) bool {
 	if err != nil {
 		return bytes.ContainsAny(text, "{[") // clients take nothing else for a message
 	}
-	_, _, found := o.OtherCase("jsonrpc")
-	return found || o.Get("jsonrpc").Value != nil
+	_, _, found := o.OtherCase("jsonrpc", "id")
+	return found || o.Get("jsonrpc").Value != nil || o.Get("id").Value != nil // enough for mcp-go
 }
 
 // mayBeWhole reports whether the first bracket in a text that broke off is closed. Some clients ignore what is around

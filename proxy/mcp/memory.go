@@ -241,8 +241,16 @@ func (m *Memory) resume(peer Peer, lastEvent string, id ID, result Result) (end 
 	which := func(o *open) bool { return o.id == id && lastEvent != "" && o.resumes(peer, lastEvent) }
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	matching := 0
+	for _, o := range m.open {
+		if which(o) {
+			matching++
+		}
+	}
 	for _, o := range m.open {
 		switch {
+		case which(o) && matching > 1: // clients without a session: only one of them has the result
+			o.unsure = true
 		case which(o) && result.final():
 			m.remove(o.Flight)
 		case o.id != id && o.resumes(peer, lastEvent):

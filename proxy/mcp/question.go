@@ -189,7 +189,7 @@ func (m *Memory) flying(peer Peer, which func(f *Flight, all []*Flight) bool) (f
 // as numbers, even such as "0x1".
 func (f *Flight) mayBe(v jsontext.Value, all []*Flight) bool {
 	id, like, ok := questionID(v)
-	if !ok || f.id.like() == like {
+	if !ok || f.id == "" || f.id.like() == like {
 		return ok
 	}
 	return id.isText() && !f.id.isText() && !slices.ContainsFunc(all, func(o *Flight) bool { return o.id == id })

@@ -57,6 +57,8 @@ type Reader struct {
 	cr      bool // the last byte was a CR: an LF that follows ends no other line
 	over    bool
 	odd     bool
+
+	endpoint bool // see Endpoint
 }
 
 // NewReader returns a reader of events of up to most bytes.
@@ -72,6 +74,10 @@ func (e *Reader) Over() bool { return e.over }
 // is odd if it is no field of the standard, has no colon, ends with a lone CR, begins with a byte order mark, or has a
 // character that ends lines in some languages.
 func (e *Reader) Odd() bool { return e.odd }
+
+// Endpoint reports whether some clients may find the type endpoint in the current event, or in the unfinished one. They
+// split lines at LineEnds, or keep a type until an event with data ends.
+func (e *Reader) Endpoint() bool { return e.endpoint }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
@@ -133,6 +139,7 @@ func (e *Reader) endLine(event func(Event)) {
 				next.Data = nil
 			}
 			event(next)
+			e.endpoint = e.endpoint && len(next.Data) == 0
 		} else {
 			e.lines = true
 		}
@@ -143,6 +150,7 @@ func (e *Reader) endLine(event func(Event)) {
 	field, value, hasColon := bytes.Cut(line, []byte(":"))
 	split := bytes.ContainsAny(line, LineEnds)
 	e.split = e.split || split
+	e.endpoint = e.endpoint || namesEndpoint(line)
 	e.odd = e.odd || !hasColon || splitElsewhere(line) || string(field) != "data" && split
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(field) {
@@ -165,6 +173,18 @@ func (e *Reader) endLine(event func(Event)) {
 	default:
 		e.odd = true
 	}
+}
+
+func namesEndpoint(line []byte) bool {
+	if !bytes.Contains(line, []byte("endpoint")) {
+		return false
+	}
+	for part := range bytes.FieldsFuncSeq(line, func(r rune) bool { return strings.ContainsRune(LineEnds, r) }) {
+		if kind, ok := bytes.CutPrefix(part, []byte("event:")); ok && string(bytes.TrimSpace(kind)) == "endpoint" {
+			return true
+		}
+	}
+	return false
 }
 
 // LineEnds are the characters that end a line in Python's str.splitlines, which httpx uses, but not in the standard.
