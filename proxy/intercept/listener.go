@@ -81,17 +81,17 @@ func (l *limitListener) accept() (*conn, error) {
 	}
 	c := newConn(l.p, accepted, nil)
 	c.session, c.tls, c.waiting = l.session, l.tls, l.waiting
-	stop := context.AfterFunc(l.life, func() { _ = c.socket.Close() })
-	watched, end := context.WithCancel(l.life)
-	if l.session == "" && l.p.o.Agent != nil {
-		go c.watch(watched)
-	}
+	life, end := context.WithCancel(l.life)
 	c.socket.release = func() {
-		stop()
 		end()
 		l.waiting.remove(c, true)
 		l.give()
 		<-l.slots
+	}
+	// After all of the above: the session may have ended before.
+	context.AfterFunc(life, func() { _ = c.socket.Close() })
+	if l.session == "" && l.p.o.Agent != nil {
+		go c.watch(life)
 	}
 	return c, nil
 }

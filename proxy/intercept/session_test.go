@@ -200,3 +200,23 @@ func TestAgentIsNamedInLongCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestSessionEndsAtAccept ends sessions while a connection waits for a place, which it gets as others are closed.
+func TestSessionEndsAtAccept(t *testing.T) {
+	began := make(chan struct{})
+	r := newRig(t, func(o *intercept.Options) {
+		o.Limits.Connections = 16 // one for each session
+		o.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			began <- struct{}{}
+			<-r.Context().Done()
+		})
+	})
+	for range 50 {
+		one := serveSession(t, r, "ses")
+		_, err := io.WriteString(one.dial(), "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n")
+		must(t, err)
+		<-began
+		one.dial()
+		one.end()
+	}
+}
