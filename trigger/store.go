@@ -34,7 +34,7 @@ func openStore(ctx context.Context, path, dsn, secret string) (store, error) {
 		return store{}, errors.New("trigger: a secret is required with a database, and with nothing else")
 	}
 	d, err := backend.Open(ctx, path, dsn, schema)
-	return store{d, secret, share.NewTurns(maxPaying)}, err
+	return store{d, secret, share.NewTurns(maxPaying, 1)}, err
 }
 
 const (
