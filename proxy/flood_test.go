@@ -312,3 +312,43 @@ func TestPodsShare(t *testing.T) {
 		})
 	}
 }
+
+// TestPodsShareAHost: a pod's sessions in turn, one for each event, are one party at a host. They neither take all of
+// its rate nor suspend it for another pod.
+func TestPodsShareAHost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limits Load
+		answer int
+	}{
+		"its rate":    {Load{Host: Rate{PerSecond: 8}}, http.StatusOK}, // 16 in two seconds
+		"its breaker": {Load{Breaker: upstream.Breaker{Failures: 3}}, http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLoadRig(t, tt.limits)
+				l.answer = func(*http.Request) (int, error) { return tt.answer, nil }
+				call := func(pod string) int {
+					r := httptest.NewRequest(http.MethodPost, "https://a.example/posts", strings.NewReader("{}"))
+					r.Header.Set("Content-Type", "application/json")
+					target, err := upstream.ParseOrigin(r.URL.Scheme, r.URL.Host)
+					must(t, err)
+					w := httptest.NewRecorder()
+					l.pipeline.ServeHTTP(w, r.WithContext(intercept.WithRoute(r.Context(),
+						intercept.Route{Target: target, Agent: pod})))
+					return w.Code
+				}
+				for i := range 5 {
+					l.sessions.OpenStanding(trigger.Event{ID: fmt.Sprint("evt_", i)}, "worker-1", "pod/a")
+					for range 16 {
+						call("pod/a")
+					}
+				}
+				l.answer = func(*http.Request) (int, error) { return http.StatusOK, nil }
+				l.sessions.OpenStanding(trigger.Event{ID: "evt_b"}, "worker-1", "pod/b")
+				if got := call("pod/b"); got != http.StatusOK {
+					t.Errorf("pod/b gets %d", got)
+				}
+			})
+		})
+	}
+}

@@ -129,7 +129,7 @@ func (p *Pipeline) handle(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.permit, err = p.load.Host(c.target, c.session.ID); err != nil {
+	if c.permit, err = p.load.Host(c.target, c.session.Party()); err != nil {
 		return err
 	}
 	defer c.permit.Settle(0, nil) // no effect once settled

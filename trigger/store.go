@@ -12,6 +12,7 @@ import (
 	"github.com/actionproof/mediator/internal/db/backend"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
+	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/internal/wire"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -20,14 +21,20 @@ import (
 type store struct {
 	db     *db.DB
 	secret string // see db.Seal; empty for a file
+	// paying lets each event pay for one post at a time: others would each hold one of the database's few connections
+	// while they wait for the event's lock, and so keep the posts of other events waiting. A file has one writer.
+	paying *share.Turns
 }
+
+// maxPaying is the number of events that pay at once.
+const maxPaying = 16
 
 func openStore(ctx context.Context, path, dsn, secret string) (store, error) {
 	if (dsn == "") != (secret == "") {
 		return store{}, errors.New("trigger: a secret is required with a database, and with nothing else")
 	}
 	d, err := backend.Open(ctx, path, dsn, schema)
-	return store{d, secret}, err
+	return store{d, secret, share.NewTurns(maxPaying, 1)}, err
 }
 
 const (
@@ -274,6 +281,13 @@ const (
 
 // spend durably takes one post of an action from an event's budget. It returns the event without its payload.
 func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) (e Event, err error) {
+	if s.db.Shared() {
+		done, err := s.paying.Wait(ctx, id)
+		if err != nil {
+			return e, ledger.Unavailable(writing, err)
+		}
+		defer done()
+	}
 	err = s.db.Write(ctx, writing, func(tx db.Tx) error {
 		if e, err = s.locked(tx, selectFacts, id, now); err != nil {
 			return err

@@ -54,10 +54,11 @@ func (p *Pool) Taken() int64 {
 	return p.taken
 }
 
-// Turns admits a number of parties at once, each with one piece of work. A party queues behind itself, so another waits
-// for one turn of each party, not for all its turns. It is safe for concurrent use.
+// Turns admits a number of pieces of work at once, few of each party. A party queues behind itself, so another waits
+// for a few turns of each party, not for all its turns. It is safe for concurrent use.
 type Turns struct {
-	all *semaphore.Weighted
+	all  *semaphore.Weighted
+	each int64
 
 	mu  sync.Mutex // guards own
 	own map[string]*line
@@ -69,9 +70,9 @@ type line struct {
 	users int
 }
 
-// NewTurns admits n parties at once.
-func NewTurns(n int) *Turns {
-	return &Turns{all: semaphore.NewWeighted(int64(n)), own: make(map[string]*line)}
+// NewTurns admits n pieces of work at once, and of one party each of them.
+func NewTurns(n, each int) *Turns {
+	return &Turns{all: semaphore.NewWeighted(int64(n)), each: int64(each), own: make(map[string]*line)}
 }
 
 // Wait waits for a party's turn. The caller calls done after its work.
@@ -94,7 +95,7 @@ func (t *Turns) join(party string) *line {
 	defer t.mu.Unlock()
 	own := t.own[party]
 	if own == nil {
-		own = &line{turn: semaphore.NewWeighted(1)}
+		own = &line{turn: semaphore.NewWeighted(t.each)}
 		t.own[party] = own
 	}
 	own.users++

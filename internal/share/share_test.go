@@ -48,7 +48,7 @@ func TestPool(t *testing.T) {
 // TestTurns: a party that wants a hundred turns does not delay another by more than one.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		turns := share.NewTurns(1)
+		turns := share.NewTurns(1, 1)
 		done, err := turns.Wait(t.Context(), "hostile")
 		if err != nil {
 			t.Fatal(err)

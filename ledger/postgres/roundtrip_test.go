@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -10,9 +11,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/ledger"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/ledgertest"
 )
 
 // A message to the server after one from it begins a round trip.
@@ -91,5 +94,38 @@ func TestRoundTrips(t *testing.T) {
 	one, many := counted("one", 1), counted("many", 200)
 	if one == 0 || many != one {
 		t.Errorf("one outcome and one record take %d round trips, 200 of each take %d", one, many)
+	}
+}
+
+// TestManyOpenCalls: calls that wait for the database, however many a session has, leave posts and another session's
+// calls its connections.
+func TestManyOpenCalls(t *testing.T) {
+	ctx, dsn := context.Background(), database(t)
+	l := open(t, dsn, "one")
+	lock, err := connection(t, dsn).Begin()
+	check.Must(t, err)
+	const taken = `INSERT INTO actionproof.open_calls VALUES ('post_a', '', '', 0, '')`
+	_, err = lock.Exec(taken)
+	check.Must(t, err)
+	call := func(id, session string) error {
+		return l.OpenCalls(ctx, ledger.OpenCall{ID: id, Session: session, Started: ledgertest.Now(), Draft: "{}"})
+	}
+	ended := make(chan error, 65)
+	for range 64 {
+		go func() { ended <- call("post_a", "ses_a") }()
+	}
+	time.Sleep(500 * time.Millisecond) // a slow machine may find nothing
+	others := make(chan error, 1)
+	go func() { others <- errors.Join(l.Begin(ctx, post("post_b")), call("post_c", "ses_b")) }()
+	select {
+	case err := <-others:
+		check.Must(t, err)
+	case err := <-ended:
+		t.Errorf("others wait until one of the calls ends with %v", err)
+		ended <- nil
+	}
+	check.Must(t, lock.Rollback())
+	for range 64 {
+		<-ended
 	}
 }

@@ -48,7 +48,7 @@ type Store struct {
 func NewStore(bodies int64) *Store {
 	return &Store{
 		bodies:  budget{kind: "memory", limit: cmp.Or(bodies, defaultMemory)},
-		answers: budget{kind: "answers", limit: maxAnswers}, reading: share.NewTurns(runtime.GOMAXPROCS(0)),
+		answers: budget{kind: "answers", limit: maxAnswers}, reading: share.NewTurns(runtime.GOMAXPROCS(0), 1),
 	}
 }
 

@@ -88,7 +88,8 @@ func (l *limitListener) accept() (*conn, error) {
 		l.give()
 		<-l.slots
 	}
-	context.AfterFunc(life, func() { _ = c.socket.Close() }) // at once if l.life has ended
+	// After all of the above: the session may have ended before.
+	context.AfterFunc(life, func() { _ = c.socket.Close() })
 	if l.session == "" && l.p.o.Agent != nil {
 		go c.watch(life)
 	}

@@ -30,13 +30,13 @@ type host struct {
 	calls *share.Pool // of that burst
 }
 
-// Host counts a session's call to its host, and gets a permit from the host's breaker.
-func (s *State) Host(t upstream.Target, session string) (upstream.Permit, error) {
+// Host counts a call to its host for its party ([session.Session.Party]), and gets a permit from the host's breaker.
+func (s *State) Host(t upstream.Target, party string) (upstream.Permit, error) {
 	h := s.host(t)
-	if err := h.take(session, s.Limits.Host, s.now(), t.Address()); err != nil {
+	if err := h.take(party, s.Limits.Host, s.now(), t.Address()); err != nil {
 		return upstream.Permit{}, err
 	}
-	return h.circuit.Allow(session)
+	return h.circuit.Allow(party)
 }
 
 func (s *State) host(t upstream.Target) *host {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/internal/failpoint"
+	"github.com/actionproof/mediator/internal/share"
 	"github.com/actionproof/mediator/ledger"
 )
 
@@ -25,6 +26,7 @@ type Ledger struct {
 	o       ledger.Options
 	name    string // of this process in the database; empty in a file
 	consume Consume
+	opening *share.Turns // of sessions; see maxOpening
 	pruned  atomic.Int64 // receipts removed undelivered
 }
 
@@ -40,7 +42,7 @@ type Consume func(t db.Tx, keys []ledger.Key) error
 // Open starts the ledger in d, which has the [Schema], and closes d if it fails. Posts that this instance left in
 // flight become indeterminate, because they may have been sent.
 func Open(ctx context.Context, d *db.DB, o ledger.Options, consume Consume) (*Ledger, error) {
-	l := &Ledger{Reader: Reader{d}, o: o, consume: consume}
+	l := &Ledger{Reader: Reader{d}, o: o, consume: consume, opening: share.NewTurns(maxOpening, maxOpeningEach)}
 	if o.Instance != "" {
 		name := sha256.Sum256([]byte(o.Instance))
 		l.name = hex.EncodeToString(name[:])

@@ -27,7 +27,18 @@ const (
 	endDelivery    = `DELETE FROM deliveries WHERE session = $1`
 )
 
+// In a shared database calls are opened a few at once, and fewer of one session: no event bounds their number, as it
+// does that of posts, and a slow database would otherwise have no connection left for those.
+const maxOpening, maxOpeningEach = 12, 4
+
 func (l *Ledger) OpenCalls(ctx context.Context, calls ...ledger.OpenCall) error {
+	if l.db.Shared() && len(calls) > 0 {
+		done, err := l.opening.Wait(ctx, calls[0].Session)
+		if err != nil {
+			return ledger.Unavailable("open a call", err)
+		}
+		defer done()
+	}
 	var b batch
 	if err := l.open(&b, calls); err != nil {
 		return err
