@@ -148,7 +148,7 @@ func (a *audit) entry(index int64, raw []byte) {
 	if a.Entries[e.Kind]++; a.From.IsZero() {
 		a.From, a.latest, a.beat = at, e.Time, e.Time
 	}
-	if between(e.Time, a.latest) > maxSkew {
+	if between(e.Time, a.latest) > MaxSkew {
 		a.find(Backdated, index, "it says %s, and an entry before it %s", at.Format(time.RFC3339),
 			time.UnixMilli(a.latest).UTC().Format(time.RFC3339))
 	}
@@ -201,7 +201,7 @@ func (a *audit) end() {
 		}
 	}
 	for _, w := range a.Witnesses {
-		if a.Until.Sub(w.Time) > maxSkew {
+		if a.Until.Sub(w.Time) > MaxSkew {
 			a.find(Unseen, a.Size-1, "the last entry says %s, and %s saw it at %s", a.Until.Format(time.RFC3339),
 				w.Witness, w.Time.Format(time.RFC3339))
 		}

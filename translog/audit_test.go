@@ -1,7 +1,10 @@
 package translog_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -184,6 +187,12 @@ func TestAudit(t *testing.T) {
 	check.WantCode(t, err, "log_unwitnessed")
 }
 
+type away struct{ torchwood.TileReader }
+
+func (away) ReadTiles(context.Context, []tlog.Tile) ([][]byte, error) {
+	return nil, io.ErrUnexpectedEOF
+}
+
 // TestForked shows two auditors two logs with one key. What one of them keeps names the fork to the other.
 func TestForked(t *testing.T) {
 	made := make(map[entry]leaf.Opening)
@@ -198,6 +207,10 @@ func TestForked(t *testing.T) {
 	check.Must(t, err)
 	if len(same.Findings) > 0 {
 		t.Errorf("one log: %+v", same.Findings)
+	}
+	// A log that cannot be read is not thereby another one.
+	if _, err = translog.Audit(t.Context(), away{one}, p, &k, nil); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("a log that is away: %v", err)
 	}
 	other, err := translog.Audit(t.Context(), two, p, &k, nil)
 	check.Must(t, err)

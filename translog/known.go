@@ -71,7 +71,7 @@ func (a *audit) continues(ctx context.Context, read tlog.HashReader, tree tlog.T
 		}
 		root, err := tlog.TreeHash(size, read)
 		if err != nil {
-			return damaged(err)
+			return fmt.Errorf("read the log's tiles: %w", err)
 		}
 		if root != s.hash && size > 0 {
 			a.find(Forked, size, "the log's key has signed two logs: the first %d entries are others than in %s", size,

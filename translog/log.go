@@ -271,7 +271,7 @@ func (l *Log) WaitFor(ctx context.Context, r ledger.Record) error {
 		err = o.CheckRecord(r)
 	}
 	at := time.UnixMilli(o.Entry.Time)
-	if err != nil || string(o.Entry.Encode()) != f.Entry || r.Started.Sub(at) > maxSkew || at.Sub(l.o.Now()) > maxSkew {
+	if err != nil || string(o.Entry.Encode()) != f.Entry || r.Started.Sub(at) > MaxSkew || at.Sub(l.o.Now()) > MaxSkew {
 		return contradicted("has another %s than this process stored", f.ID)
 	}
 	return nil

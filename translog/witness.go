@@ -24,8 +24,8 @@ const (
 	witnessTimeout = 5 * time.Second
 	// maxAnswer bounds a witness's answer, in bytes.
 	maxAnswer = 8 << 10
-	// maxSkew bounds the error of two clocks.
-	maxSkew = 2 * time.Minute
+	// MaxSkew bounds the error of two clocks, such as those of a log and a witness.
+	MaxSkew = 2 * time.Minute
 )
 
 // WitnessError says why a witness has not cosigned.
@@ -182,9 +182,9 @@ func (w *witness) checkTime(s note.Signature) error {
 	if err != nil {
 		return fmt.Errorf("its cosignature: %w", err)
 	}
-	if at := time.Unix(seconds, 0); at.Sub(w.log.o.Now()).Abs() > maxSkew {
+	if at := time.Unix(seconds, 0); at.Sub(w.log.o.Now()).Abs() > MaxSkew {
 		return fmt.Errorf("its cosignature has the time %d, which differs from this process's by over %s", seconds,
-			maxSkew)
+			MaxSkew)
 	}
 	return nil
 }

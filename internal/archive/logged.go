@@ -235,7 +235,7 @@ func (j *LogJudge) proof(r ledger.Record, kind leaf.Kind, text string, at time.T
 			kind, logged.Format(form), at.UTC().Format(form))
 	}
 	for _, w := range v.Witnesses {
-		if logged.Sub(w.Time) > evidence.MaxSkew {
+		if logged.Sub(w.Time) > translog.MaxSkew {
 			return v, refusal.New("record_mismatch",
 				"the log's entry of its %s says %s, but the witness %s saw it at %s",
 				kind, logged.Format(form), w.Witness, w.Time.Format(time.RFC3339))

@@ -458,6 +458,13 @@ func TestWitnessedRecords(t *testing.T) {
 		!c.Witnesses[0].Time.Equal(at) {
 		t.Errorf("%+v", c)
 	}
+	// The log takes a cosignature of a clock that is two minutes behind.
+	now := w.play(5)
+	p = w.witnessed(now[0].Finished.Add(-118 * time.Second))
+	j, _ = compare(t, w.edit(now).lines(), p, nil, time.Time{}, time.Time{})
+	if u := j.Untampered; u.RefusedCount > 0 || u.Held != 1 {
+		t.Errorf("%+v", u)
+	}
 	// The log's own key alone does not satisfy that policy, and an entry that is later than its witness is a lie.
 	w.play(10)
 	p = w.witnessed(w.Clock.Now().Add(-24 * time.Hour))

@@ -7,6 +7,7 @@ import { type Proofs, type PostRecord, withoutArtifacts } from './export.js';
 import { Refusal, refuse, refuseIf } from './refusal.js';
 
 const MAX_SKEW = 60_000; // milliseconds
+const WITNESS_SKEW = 2 * MAX_SKEW; // of two clocks: the log takes no cosignature that differs more
 // From a post's start to its intent in the log, and from its end to its outcome. It is many times what a post takes: an
 // older post was entered later, so as if it had been made then.
 const MAX_LOGGED = 2 * 3600_000;
@@ -97,7 +98,7 @@ export class LogJudge {
     mismatch(entry.kind !== kind, `the proof of its ${kind} is one of the kind ${entry.kind}`);
     mismatch(at - entry.time > MAX_SKEW, `the log got its ${kind} before the record's own time`);
     mismatch(entry.time - at > MAX_LOGGED, `the record is backdated: the log got its ${kind} much later`);
-    const early = v.witnesses.find(({ time }) => entry.time - time * 1000 > MAX_SKEW);
+    const early = v.witnesses.find(({ time }) => entry.time - time * 1000 > WITNESS_SKEW);
     mismatch(early !== undefined, `the witness ${early?.witness} saw the log's entry of its ${kind} before its time`);
     const want = kind === 'intent' ? await intentOf(r) : await outcomeOf(r);
     mismatch(canonical(want) !== canonical(v.opening.document), `the record does not match the ${kind} in the log`);

@@ -12,6 +12,7 @@ from .token import SECOND
 from .translog import Cosignature, Policy, Proven, Tree, prove
 
 _SKEW, _LOGGED = 60 * SECOND, 2 * 3600 * SECOND
+_WITNESS = 2 * _SKEW  # of two clocks: the log takes no cosignature that differs more
 _MOST = 100  # of a kind that is listed
 OUTCOMES = ("forwarded", "failed", "indeterminate")
 _INTENT = ("action", "bindingHash", "capabilityId", "contentHash", "event", "flow", "host", "id", "method", "path",
@@ -95,7 +96,7 @@ class LogJudge:
                   f"the proof of its {kind} is one of the kind {v.entry['kind']}")
         refuse_if(at - logged > _SKEW, "record_mismatch", f"the log got its {kind} before the record's own time")
         refuse_if(logged - at > _LOGGED, "record_mismatch", f"the record is backdated: the log got its {kind} later")
-        refuse_if(any(logged - w.time * SECOND > _SKEW for w in v.witnesses), "record_mismatch",
+        refuse_if(any(logged - w.time * SECOND > _WITNESS for w in v.witnesses), "record_mismatch",
                   f"a witness saw its {kind} before the log got it")
         refuse_if(_document(kind, r) != v.document, "record_mismatch",
                   f"the record does not match the {kind} in the log")
