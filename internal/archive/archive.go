@@ -317,10 +317,9 @@ type Archive []*Trust
 
 // Of returns the trust whose auditor signed the record's deployment certificate, or that has the manifest of a post
 // that was refused before it had one. Several can, as after one of two roots was replaced: then it is the first that
-// knew the record's keys by then. Without any it is today's. Foreign trusts come last.
+// knew the record's keys by then. Without any it is today's.
 func (a Archive) Of(r ledger.Record) (found *Trust) {
-	certificate := artifact(r, "deploymentCertificate")
-	kid := evidence.KeyIDOf(certificate)
+	k, certificate := evidence.DeploymentCertificateKind(), artifact(r, "deploymentCertificate")
 	tokens := make([]string, len(r.Artifacts))
 	for i, a := range r.Artifacts {
 		tokens[i] = a.Token
@@ -328,11 +327,11 @@ func (a Archive) Of(r ledger.Record) (found *Trust) {
 	for _, t := range a {
 		switch {
 		case len(a) == 1 || certificate == "" && t.manifests[r.Manifest] == nil,
-			certificate != "" && !t.signed(certificate, kid):
-		case !t.foreign && t.knew(r.Manifest, lastSigned(r), tokens...):
+			certificate != "" && !t.pins.Signed(k.Purpose, k.Typ, certificate):
+		case t.knew(r.Manifest, lastSigned(r), tokens...):
 			return t
-		case found == nil || found.foreign && !t.foreign:
-			found = t
+		default:
+			found = cmp.Or(found, t)
 		}
 	}
 	return cmp.Or(found, a[0])

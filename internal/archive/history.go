@@ -135,13 +135,6 @@ func (t *Trust) past() []evidence.Segment {
 	return append(slices.Clone(t.segments), evidence.Certificates(t.History.Certificates))
 }
 
-// signed reports whether the auditor signed a deployment certificate. Of a foreign one the name is enough, for it is
-// not believed: an export can have hundreds, and each signature takes its time.
-func (t *Trust) signed(certificate, kid string) bool {
-	k := evidence.DeploymentCertificateKind()
-	return t.Roots[1].KeyID == kid && (t.foreign || t.pins.Signed(k.Purpose, k.Typ, certificate))
-}
-
 // knew reports whether the trust has a manifest, and one of the tokens' keys was certified by a moment, or is revoked.
 func (t *Trust) knew(manifest string, moment time.Time, tokens ...string) bool {
 	m := t.manifests[manifest]

@@ -186,9 +186,6 @@ func (r *Reader) roots() error {
 	if err != nil {
 		return r.malformed("the roots cannot be read: %v", err)
 	}
-	if slices.ContainsFunc(r.archive, func(other *Trust) bool { return sameRoots(t, other) }) {
-		return r.malformed("the roots are there already")
-	}
 	t.files = files
 	r.archive = append(r.archive, t)
 	return nil

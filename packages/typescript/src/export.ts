@@ -1,5 +1,5 @@
 // Reads an export, as mediator posts export writes it: JSON Lines, each an object with one member.
-import { equal, fromBase64, textOf, sizeOf } from './bytes.js';
+import { fromBase64, textOf, sizeOf } from './bytes.js';
 import type { Claims } from './claims.js';
 import { type Json, type Members, document, strictJSON } from './json.js';
 import { type Strict, parseManifest } from './manifest.js';
@@ -57,12 +57,6 @@ export async function readPins({ registry, auditor, bundle }: Pins): Promise<Tru
   const b = document(bundle, form, MAX_BUNDLE, 'trust_malformed');
   return { ...t, certificates: b.certificates, revocations: b.revocations };
 }
-
-/** Whether two pairs of roots are one. */
-export const sameRoots = (t: Trusted, o: Trusted): boolean => t.roots.every((x, i) => {
-  const y = o.roots[i]!;
-  return x.kid === y.kid && equal(x.x, y.x) && equal(x.pub ?? new Uint8Array(), y.pub ?? new Uint8Array());
-});
 
 async function trusted(registry: string, auditor: string): Promise<Trusted> {
   const roots: Trusted['roots'] = [parseRoot(registry, 'signer_certificate'),
@@ -192,9 +186,7 @@ async function readTrusts(lines: Lines): Promise<Trusted[]> {
         lines.malformed('the roots are not two keys, or there are too many');
       }
       const [registry, auditor] = ['registry', 'auditor'].map((name) => JSON.stringify(files?.[name] ?? null));
-      const t = await trusted(registry!, auditor!).catch(refused);
-      if (trusts.some((other) => sameRoots(other, t))) lines.malformed('the roots are there already');
-      trusts.push(t);
+      trusts.push(await trusted(registry!, auditor!).catch(refused));
       continue;
     }
     const text = lines.text();

@@ -1,6 +1,6 @@
 // Verifies the chain of a recorded post with public keys alone: each signed artifact, against the others and against
 // the record's call, event, session and manifest.
-import { fromBase64, fromBase64url, textOf, tokenHash } from './bytes.js';
+import { equal, fromBase64, fromBase64url, textOf, tokenHash } from './bytes.js';
 import { ANSWER_COMPONENTS, ANSWER_TAG } from './answer.js';
 import * as a from './claims.js';
 import type { Claims } from './claims.js';
@@ -230,4 +230,8 @@ export function shown(token: string): { kid: string; claims: unknown } {
   });
   return { kid: typeof head?.kid === 'string' ? head.kid : '', claims: payload ?? null };
 }
+
+/** Whether two roots are one key. */
+export const sameKey = (x: { kid: string; x: Uint8Array; pub?: Uint8Array | undefined }, y: typeof x): boolean =>
+  x.kid === y.kid && equal(x.x, y.x) && equal(x.pub ?? new Uint8Array(), y.pub ?? new Uint8Array());
 

@@ -2,10 +2,10 @@
 import { equal, fromBase64, utf8 } from './bytes.js';
 import * as a from './claims.js';
 import type { Claims } from './claims.js';
-import { type Export, type Exported, type Pins, type PostRecord, type Trusted, readExport, readPins, sameRoots,
-  unpacked } from './export.js';
+import { type Export, type Exported, type Pins, type PostRecord, type Trusted, readExport, readPins, unpacked }
+  from './export.js';
 import { type Keys, parseKeys, thumbprint } from './httpsig.js';
-import { type Check, Judge, MISSING, shown } from './judge.js';
+import { type Check, Judge, MISSING, sameKey, shown } from './judge.js';
 import { type Lines, linesOf, textOfReport } from './lines.js';
 import { type Doubt, LogJudge, type LogResult } from './logged.js';
 import { parsePolicy } from './logpolicy.js';
@@ -173,7 +173,7 @@ class Judging {
 
   /** An export's trust with the verifier's own certificates and revocations, which count, too. */
   private async believed(t: Trusted): Promise<Believed> {
-    const own = this.pins.filter((o) => sameRoots(o, t));
+    const own = this.pins.filter((o) => o.roots.every((root, i) => sameKey(root, t.roots[i]!)));
     const joined = { ...t, earlier: [...t.earlier], earlierRevocations: [...t.earlierRevocations] };
     for (const o of own) {
       joined.earlier = [...joined.earlier, ...joined.certificates];
@@ -216,17 +216,14 @@ class Judging {
   }
 
   /** The trust whose auditor signed the record's deployment certificate, or without one, that with its manifest.
-   * Several can, as after one of two roots was replaced: the first that knew its keys by then. Otherwise today's.
-   * Of roots that are not pinned the name is enough: they are not believed, and an export can have hundreds. */
+   * Several can, as after one of two roots was replaced: the first that knew its keys by then. Otherwise today's. */
   private async trustOf(all: Believed[], r: PostRecord): Promise<Believed> {
     const token = tokenOf(r, 'deploymentCertificate');
-    const { kid } = shown(token);
     let found: Believed | undefined;
     for (const t of all.length > 1 ? all : []) {
-      if (token === '' ? t.manifests.has(r.manifest ?? '') : t.roots[1].kid === kid &&
-        (!t.pinned || await t.pins.signed(a.deploymentCertificate, token))) {
-        if (t.pinned && await knew(t, r)) return t;
-        if (!found || t.pinned && !found.pinned) found = t;
+      if (token === '' ? t.manifests.has(r.manifest ?? '') : await t.pins.signed(a.deploymentCertificate, token)) {
+        if (await knew(t, r)) return t;
+        found ??= t;
       }
     }
     return found ?? all[0]!;

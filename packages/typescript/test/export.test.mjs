@@ -26,15 +26,6 @@ test('a record has known members, and times of days that exist', async () => {
   }
 });
 
-test('each pair of roots is there once', async () => {
-  const [registry, auditor, other] = await Promise.all(['registry', 'auditor', 'registry'].map(root));
-  const read = (...pairs) => readExport(utf8([{ 'actionproof-evidence': { version: 1 } },
-    ...pairs.map((roots) => ({ roots })), { end: { records: 0 } }].map((line) => `${JSON.stringify(line)}\n`)
-    .join('')));
-  assert.equal((await read({ registry, auditor }, { registry: other, auditor })).trusts.length, 2);
-  await assert.rejects(read({ registry, auditor }, { auditor, registry }), { code: 'evidence_malformed' });
-});
-
 test('no witness has the name of the quorum of no witnesses', async () => {
   const policy = readFileSync(new URL('../../../translog/testdata/policy', import.meta.url), 'utf8');
   assert.equal((await parsePolicy(policy)).quorum, 'other');

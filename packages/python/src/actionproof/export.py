@@ -78,10 +78,6 @@ def read_record(value: Any) -> Claims:
     return r
 
 
-def _keys(roots: Sequence[Root]) -> list[tuple[str, bytes, bytes]]:
-    return [(r.kid, r.public, r.raw_post_quantum) for r in roots]
-
-
 @dataclass
 class Trusted:
     """What an export says of one pair of roots."""
@@ -96,16 +92,14 @@ class Trusted:
     answer_keys: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)  # by host and key id
     past: dict[bool, PastTrust | Refusal] = field(default_factory=dict)  # by whether ML-DSA-65 is required
 
-    def signed(self, certificate: str, kid: str) -> bool:
-        """Whether the auditor has signed a deployment certificate. Of one that is not pinned the name is enough: it is
-        not believed, and an export can have hundreds."""
-        if kid != self.roots[1].kid or not self.pinned:
-            return kid == self.roots[1].kid
+    def signed(self, certificate: str) -> bool:
+        """Whether the auditor has signed a deployment certificate."""
         try:
-            self.roots[1].verify(DEPLOYMENT_CERTIFICATE.typ, parse_rooted(certificate, DEPLOYMENT_CERTIFICATE), False)
+            p = parse_rooted(certificate, DEPLOYMENT_CERTIFICATE)
+            self.roots[1].verify(DEPLOYMENT_CERTIFICATE.typ, p, False)
         except Refusal:
             return False
-        return True
+        return p.kid == self.roots[1].kid
 
     def manifest(self, wanted: str) -> Manifest:
         """A manifest by its hash, or the only one."""
@@ -217,7 +211,8 @@ class Export:
             self._malformed("the export has no roots")
         self._next = name, value
         for t in self.trusts:
-            t.pinned = _keys(t.roots) == _keys(pinned)
+            t.pinned = [(r.kid, r.public, r.raw_post_quantum) for r in t.roots] == [
+                (r.kid, r.public, r.raw_post_quantum) for r in pinned]
             if t.pinned:
                 t.answer_keys = answer_keys or {}
                 if bundle is not None:
@@ -251,8 +246,8 @@ class Export:
                 ("registry", "signer_certificate"), ("auditor", "deployment_certificate"))]
             if roots[0].kid == roots[1].kid or roots[0].public == roots[1].public:
                 self._malformed("the two roots are one key, or have one name")
-            if len(self.trusts) == _MAX_TRUSTS or _keys(roots) in (_keys(t.roots) for t in self.trusts):
-                self._malformed("there are too many roots, or these are there already")
+            if len(self.trusts) == _MAX_TRUSTS:
+                self._malformed("there are too many roots")
             return self.trusts.append(Trusted(roots))
         if not isinstance(value, str) or not self.trusts:
             return self._malformed(f"{name} has no text, or comes before the roots")

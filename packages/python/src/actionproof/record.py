@@ -20,7 +20,7 @@ from .manifest import Manifest
 from .problem import Refusal, refuse_if
 from .receipts import RECEIPT, Made, Opener, Sessions, past_opener
 from .reputation import REPUTATION
-from .token import SECOND, Moment, key_id_of, token_hash, unb64_padded, unverified
+from .token import SECOND, Moment, token_hash, unb64_padded, unverified
 from .trust import Opened, PastTrust
 
 _SKEW, _EARLY, _ANSWER = 60 * SECOND, 3600 * SECOND, 300 * SECOND
@@ -120,13 +120,11 @@ class _Record:
         can, as after one of two roots was replaced: the first that knew the record's keys by then. Or today's."""
         certificate, manifest = self.tokens.get("deploymentCertificate", ""), self.r.get("manifest", "")
         found: Trusted | None = None
-        kid = key_id_of(certificate)
         for t in trusts if len(trusts) > 1 else ():
-            if t.signed(certificate, kid) if certificate else manifest in t.manifests:
-                if t.pinned and t.knew(manifest, self.tokens.values(), self.last):
+            if t.signed(certificate) if certificate else manifest in t.manifests:
+                if t.knew(manifest, self.tokens.values(), self.last):
                     return t
-                if found is None or t.pinned and not found.pinned:
-                    found = t
+                found = found or t
         return found or trusts[0]
 
     def judged(self, sessions: Sessions, out: Judged) -> list[_Failed]:
