@@ -132,7 +132,7 @@ UNION ALL (SELECT NULL, NULL, NULL, revision, left(mac, $5) FROM seal LIMIT 1)`,
 	case now.revision < was.revision:
 		return state{}, replaced("is at revision %d, but this replica has seen revision %d", now.revision,
 			was.revision)
-	case !sealed && len(now.files) > 0,
+	case !sealed && (len(now.files) > 0 || now.revision > 0),
 		sealed && !hmac.Equal([]byte(now.seals[0]), []byte(s.seal(now.files, now.revision, now.seals[1:]))):
 		return state{}, replaced("was not written by a registrar with this registry's key")
 	case now.files[file] != "" && evidence.HashBytes(now.content) != now.files[file]: // a NULL is no content

@@ -350,6 +350,7 @@ func TestReplaced(t *testing.T) {
 		`DELETE FROM files WHERE name = 'serial'`,
 		`UPDATE seal SET revision = revision + 1`,
 		`DELETE FROM seal`,
+		`DELETE FROM files; UPDATE seal SET mac = ''`,
 		`INSERT INTO files SELECT 'x' || n, '', '' FROM generate_series(1, 1001) n`,
 		`INSERT INTO files SELECT 'x' || n, repeat('x', 1000000), '' FROM generate_series(1, 3) n`,
 		`UPDATE files SET content = convert_to(repeat('x', 11 << 20), 'UTF8')`,
