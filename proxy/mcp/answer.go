@@ -186,7 +186,9 @@ func (a *Answer) Write(p []byte) (int, error) {
 		a.json = false
 		a.message(p)
 	case a.json && (len(a.held)+len(p) > maxAnswer || !a.Take(len(p))):
-		a.lose(false)
+		if a.lose(false); a.result == ResultError { // by its status, which some clients ignore
+			a.result = ResultUnseen
+		}
 	case a.json:
 		// The client may continue before End is called.
 		if a.held = append(a.held, p...); len(a.held) == a.length {

@@ -379,10 +379,11 @@ func TestFirstResult(t *testing.T) {
 	}
 	for said, want := range map[string]mcp.Result{ // some clients ignore the status
 		good: mcp.ResultUnseen,
-		strings.Replace(good, "result", "Result", 1): mcp.ResultUnseen,
-		strings.Replace(good, `"id":1`, `"id":2`, 1): mcp.ResultUnseen,
-		strings.Replace(good, `{`, `{"id":1,`, 1):    mcp.ResultUnseen,
-		`{"result":"no","error":"no","message":"x"}`: mcp.ResultError,
+		strings.Replace(good, "result", "Result", 1):                                mcp.ResultUnseen,
+		strings.Replace(good, `"id":1`, `"id":2`, 1):                                mcp.ResultUnseen,
+		strings.Replace(good, `{`, `{"id":1,`, 1):                                   mcp.ResultUnseen,
+		strings.Replace(good, `{`, `{"large":"`+strings.Repeat("x", 4<<20)+`",`, 1): mcp.ResultUnseen,
+		`{"result":"no","error":"no","message":"x"}`:                                mcp.ResultError,
 		`{"error":"no"`: mcp.ResultError,
 		"<p>{a:b}":      mcp.ResultError,
 		"":              mcp.ResultError,
@@ -392,7 +393,7 @@ func TestFirstResult(t *testing.T) {
 				a, _ := send(t, new(mcp.Memory), "tools/call", 1, kind, http.StatusServiceUnavailable)
 				_, _ = io.WriteString(a, said)
 				if a.End(end); a.Result() != want {
-					t.Errorf("%s by %s, %v: got %s, want %s", said, kind, end, a.Result(), want)
+					t.Errorf("%.200s by %s, %v: got %s, want %s", said, kind, end, a.Result(), want)
 				}
 			}
 		}
