@@ -119,17 +119,22 @@ func TestHumanSomeClientsSee(t *testing.T) {
 // which has sent it, takes that answer.
 func TestAnswerAhead(t *testing.T) {
 	for name, early := range map[string]string{
-		"a result":         `{"jsonrpc":"2.0","id":7,"result":{"isError":true}}`,
-		"a human by URL":   `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m"}}`,
-		"a text":           `{"jsonrpc":"2.0","id":"7","result":{}}`,
-		"in hex":           `{"jsonrpc":"2.0","id":"0x7","result":{}}`,
-		"a list of tools":  tools("7", "evil"),
-		"unread":           twice + `"jsonrpc":"2.0","id":7,"result":{}}`,
-		"an earlier one's": "",
-		"another id":       `{"jsonrpc":"2.0","id":8,"result":{}}`,
+		"a result":                            `{"jsonrpc":"2.0","id":7,"result":{"isError":true}}`,
+		"a human by URL":                      `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m"}}`,
+		"a text":                              `{"jsonrpc":"2.0","id":"7","result":{}}`,
+		"in hex":                              `{"jsonrpc":"2.0","id":"0x7","result":{}}`,
+		"a list of tools":                     tools("7", "evil"),
+		"unread":                              twice + `"jsonrpc":"2.0","id":7,"result":{}}`,
+		"an earlier one's":                    "",
+		"another id":                          `{"jsonrpc":"2.0","id":8,"result":{}}`,
+		"a fraction, after many broken calls": `{"jsonrpc":"2.0","id":7.5,"result":{}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, honest := play{t, new(mcp.Memory)}, name == "an earlier one's" || name == "another id"
+			for id := 100; strings.HasSuffix(name, "many broken calls") && id < 400; id++ {
+				_, end := send(t, p.Memory, "tools/call", id, stream, 200)
+				end()
+			}
 			_, end := send(t, p.Memory, "tools/call", 6, stream, 200)
 			end() // broken
 			say(p.open(http.StatusOK, stream), `{"jsonrpc":"2.0","id":6,"result":{}}`)

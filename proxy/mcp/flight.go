@@ -140,7 +140,7 @@ func (p Peer) answer(like string) string {
 func (m *Memory) resembled(peer Peer, id ID, like string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	own := slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.peer.near(peer) && f.id == id })
+	own := id != "" && slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.peer.near(peer) && f.id == id })
 	for _, f := range m.flights {
 		if !f.peer.near(peer) || f.id == id {
 			continue
