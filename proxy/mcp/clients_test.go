@@ -436,20 +436,33 @@ func TestResumedByOneClient(t *testing.T) {
 // TestManyCallsAnsweredElsewhere makes more calls over the old transport than are kept one by one. No human is noted
 // until the server names one, by any call's id.
 func TestManyCallsAnsweredElsewhere(t *testing.T) {
+	for name, late := range map[string]bool{"before the request has ended": false, "after": true} {
+		t.Run(name, func(t *testing.T) { manyCallsAnsweredElsewhere(t, late) })
+	}
+}
+
+func manyCallsAnsweredElsewhere(t *testing.T, late bool) {
+	t.Helper()
 	p, messages := play{t, new(mcp.Memory)}, mcp.Peer{Server: "https://api.example.com/messages", Query: "q"}
 	w := watch(nil, p.Memory)
 	w.Peer = mcp.Peer{Server: "https://api.example.com/sse"}
 	answers := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {stream}})
-	for id := range 300 {
+	for id := range 700 {
 		w := begin(p, new(mcp.Memory), "tools/call", id, "get_issue")
 		w.Memory, w.Peer = p.Memory, messages
 		var err error
 		w.Flight, err = p.Begin(w.Sent, messages, false)
 		check.Must(t, err)
 		a := mcp.NewAnswer(w, http.StatusAccepted, http.Header{})
-		say(answers, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id))
+		answer := func() { say(answers, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id)) }
+		if !late {
+			answer()
+		}
 		a.End(io.EOF)
 		p.End(w.Flight, a.Result(), true)
+		if late {
+			answer()
+		}
 	}
 	if v, err := judgeCall(t, rules(""), p.Memory); err != nil || v.Human {
 		t.Errorf("%+v, %v", v, err)

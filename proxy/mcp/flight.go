@@ -16,6 +16,7 @@ const (
 type Flight struct {
 	peer Peer
 	id   ID     // empty for any
+	had  []ID   // of the latest requests that one with any id stands for
 	of   string // identifies the request: see [continued]
 	post bool
 	list bool // asks for the tools
@@ -91,7 +92,8 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 		}
 		same := func(o *Flight) bool { return o != f && o.lost && o.request() == f.request() && !isOpen(o) }
 		if i := slices.IndexFunc(m.flights, same); i >= 0 && !f.list { // one with any id stands for both
-			m.flights[i] = &Flight{peer: f.peer, of: f.of, lost: true}
+			had := last(append(m.flights[i].had, m.flights[i].id, f.id), maxLost)
+			m.flights[i] = &Flight{peer: f.peer, had: had, of: f.of, lost: true}
 			m.remove(f)
 			return
 		}
@@ -140,7 +142,9 @@ func (p Peer) answer(like string) string {
 func (m *Memory) resembled(peer Peer, id ID, like string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	own := id != "" && slices.ContainsFunc(m.flights, func(f *Flight) bool { return f.peer.near(peer) && f.id == id })
+	own := id != "" && slices.ContainsFunc(m.flights, func(f *Flight) bool {
+		return f.peer.near(peer) && (f.id == id || slices.Contains(f.had, id))
+	})
 	for _, f := range m.flights {
 		if !f.peer.near(peer) || f.id == id {
 			continue
