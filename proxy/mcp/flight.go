@@ -15,8 +15,8 @@ const (
 // Flight is a request without its final outcome. One whose answer broke off may still get an answer.
 type Flight struct {
 	peer Peer
-	id   ID     // empty for any
-	had  []ID   // of the latest requests that one with any id stands for
+	id   ID     // empty if the entry replaces several requests
+	had  []ID   // the latest ids of those
 	of   string // identifies the request: see [continued]
 	post bool
 	list bool // asks for the tools
@@ -91,7 +91,7 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 			return
 		}
 		same := func(o *Flight) bool { return o != f && o.lost && o.request() == f.request() && !isOpen(o) }
-		if i := slices.IndexFunc(m.flights, same); i >= 0 && !f.list { // one with any id stands for both
+		if i := slices.IndexFunc(m.flights, same); i >= 0 && !f.list { // one entry replaces both
 			had := last(append(m.flights[i].had, m.flights[i].id, f.id), maxLost)
 			m.flights[i] = &Flight{peer: f.peer, had: had, of: f.of, lost: true}
 			m.remove(f)

@@ -68,8 +68,8 @@ type Session struct {
 // Life returns a context that ends with the session.
 func (s *Session) Life() context.Context { return s.life }
 
-// Party names the holder of the session's shares of what is bounded: the agent's pod, because it gets a new session by
-// each event while calls of earlier ones go on, or else the session. It is empty for no session.
+// Party names the party that the session's calls count for where something is bounded: the agent's pod, because each
+// event gives it a new session while calls of earlier ones go on, or else the session. It is empty for no session.
 func (s *Session) Party() string {
 	if s == nil {
 		return ""

@@ -27,8 +27,8 @@ type seen struct {
 	seal     string
 }
 
-// recall reads what this replica has seen. A folder without it that has a state is that of a registrar without
-// replicas; an empty one gets it now, so that files of an edit that fails are not taken for such a state.
+// recall reads what this replica has seen. Without that file, a folder with a state belongs to a registrar without
+// replicas. An empty folder gets the file now, so that what a failed edit leaves is not taken for such a state.
 func (s *shared) recall() error {
 	path := filepath.Join(s.dir, revisionFile)
 	raw, err := files.Read(path)
