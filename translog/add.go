@@ -21,28 +21,37 @@ func (l *Log) beat(ctx context.Context) {
 	for {
 		now := l.o.Now()
 		minute := now.Truncate(beat)
-		b := leaf.New(leaf.Heartbeat, now, leaf.Document{}).Leaf(strconv.FormatInt(minute.Unix(), 10))
+		name := strconv.FormatInt(minute.Unix(), 10)
 		l.mu.Lock()
-		l.pulse = b.ID
+		l.pulse = leaf.ID(leaf.Heartbeat, name)
 		l.mu.Unlock()
-		l.Add(b)
+		l.Add(leaf.Heartbeat, name, leaf.Document{})
 		if every.Sleep(ctx, minute.Add(beat).Sub(now)) != nil {
 			return
 		}
 	}
 }
 
-// Add stores a leaf that is of no record. It does not wait: [Log.Run] stores it, again and again while the store fails,
-// and [Log.Close] what is left.
-func (l *Log) Add(f ledger.Leaf) {
+// waiting is a leaf that is not stored yet. It gets its time when it is: while the store failed, others may have stored
+// later leaves, and an earlier time after theirs would look like a lie.
+type waiting struct {
+	kind     leaf.Kind
+	name     string
+	document leaf.Document
+}
+
+// Add stores a leaf that is of no record: name is as in [leaf.Opening.Leaf]. It does not wait: [Log.Run] stores the
+// leaf, again and again while the store fails, and [Log.Close] what is left.
+func (l *Log) Add(kind leaf.Kind, name string, d leaf.Document) {
 	l.mu.Lock()
 	full := len(l.waiting) >= maxWaiting
 	if !full {
-		l.waiting = append(l.waiting, f)
+		l.waiting = append(l.waiting, waiting{kind, name, d})
 	}
 	l.mu.Unlock()
 	if full {
-		l.o.Failed(fmt.Errorf("the log lacks the %s: %d leaves wait for the ledger already", f.ID, maxWaiting))
+		l.o.Failed(fmt.Errorf("the log lacks the %s: %d leaves wait for the ledger already", leaf.ID(kind, name),
+			maxWaiting))
 	}
 	every.Signal(l.added)
 }
@@ -55,7 +64,11 @@ func (l *Log) storeWaiting(ctx context.Context) error {
 	if len(first) == 0 {
 		return nil
 	}
-	if err := l.store.AddLeaves(ctx, first...); err != nil {
+	leaves := make([]ledger.Leaf, len(first))
+	for i, w := range first {
+		leaves[i] = leaf.New(w.kind, l.o.Now(), w.document).Leaf(w.name)
+	}
+	if err := l.store.AddLeaves(ctx, leaves...); err != nil {
 		return err
 	}
 	l.mu.Lock()

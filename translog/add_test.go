@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -29,8 +30,8 @@ func (f *failing) AddLeaves(ctx context.Context, leaves ...ledger.Leaf) error {
 	return f.Log.AddLeaves(ctx, leaves...)
 }
 
-func opened(session string) ledger.Leaf {
-	return leaf.New(leaf.SessionOpened, now, leaf.Document{Session: session}).Leaf(session)
+func openSession(log *translog.Log, id string) {
+	log.Add(leaf.SessionOpened, id, leaf.Document{Session: id})
 }
 
 // TestAdd: a leaf is stored once the store takes it, or at the end.
@@ -45,7 +46,7 @@ func TestAdd(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); log.Run(ctx) }()
-	log.Add(opened("ses_1"))
+	openSession(log, "ses_1")
 	check.WantCode(t, <-failures, "ledger_unavailable")
 	store.fails.Store(false)
 	id := leaf.ID(leaf.SessionOpened, "ses_1")
@@ -55,12 +56,44 @@ func TestAdd(t *testing.T) {
 	check.Must(t, err)
 	stop()
 	<-ended
-	log.Add(opened("ses_2"))
+	openSession(log, "ses_2")
 	check.Must(t, log.Close(t.Context()))
 	f, err := store.Leaf(t.Context(), leaf.ID(leaf.SessionOpened, "ses_2"))
 	head, c, unread := store.TreeHead(t.Context())
 	if check.Must(t, err, unread); f.Index != head.Size-1 || c.Accepted.Size != head.Size {
 		t.Errorf("the leaf has the number %d of %d, and %d are accepted", f.Index, head.Size, c.Accepted.Size)
+	}
+}
+
+// TestLate: what waited while the store failed is not backdated afterwards, though a post came first.
+func TestLate(t *testing.T) {
+	store := &failing{Log: open(t, filepath.Join(t.TempDir(), "ledger.db"))}
+	store.fails.Store(true)
+	var later atomic.Int64
+	failures := make(chan error, 1000)
+	o := options(t, policy(t, "quorum none"))
+	o.Now = func() time.Time { return now.Add(time.Duration(later.Load())) }
+	o.Failed = func(err error) { failures <- err }
+	log, err := translog.New(t.Context(), store, o)
+	check.Must(t, err)
+	run(t, log)
+	openSession(log, "ses_1")
+	check.WantCode(t, <-failures, "ledger_unavailable")
+	later.Store(int64(10 * time.Minute))
+	post := leaf.New(leaf.Intent, o.Now(), leaf.Document{Post: "post_1"}).Leaf("post_1")
+	check.Must(t, store.Log.AddLeaves(t.Context(), post))
+	store.fails.Store(false)
+	for err = ledger.ErrNotFound; errors.Is(err, ledger.ErrNotFound); {
+		err = log.Wait(t.Context(), leaf.ID(leaf.SessionOpened, "ses_1"))
+	}
+	check.Must(t, err)
+	server := httptest.NewServer(translog.Handler(store))
+	defer server.Close()
+	defer server.Client().CloseIdleConnections()
+	r, err := translog.Audit(t.Context(), translog.Fetch(server.Client(), server.URL), o.Policy, nil, nil)
+	check.Must(t, err)
+	if len(r.Findings) > 0 {
+		t.Errorf("got %+v", r.Findings)
 	}
 }
 

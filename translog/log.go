@@ -62,8 +62,8 @@ type Log struct {
 	seen     []Cosignature // of accepted
 	since    time.Time     // when accepted was accepted; before that, when the process began
 	open     []*candidate  // checkpoints that witnesses may still cosign, oldest first
-	waiting  []ledger.Leaf // not stored yet
-	pulse    string        // id of the last heartbeat
+	waiting  []waiting
+	pulse    string // id of the last heartbeat
 }
 
 // New returns the log in the store. It refuses one whose tree is not the one of its last checkpoints, or whose

@@ -193,13 +193,13 @@ func (t *transparency) follow(s *session.Set) {
 }
 
 func (t *transparency) addSession(kind leaf.Kind, s *session.Session) {
-	t.running.Load().Add(leaf.New(kind, time.Now(), leaf.Document{Session: s.ID}).Leaf(s.ID))
+	t.running.Load().Add(kind, s.ID, leaf.Document{Session: s.ID})
 }
 
 // trusted logs the trust by which posts are judged from now on.
 func (t *transparency) trusted(now *daemon.TrustFollower) {
-	t.running.Load().Add(leaf.New(leaf.Trust, time.Now(), leaf.Document{Bundle: now.BundleHash(),
-		Manifest: now.Strict.ManifestHash}).Leaf(evidence.NewOrderedID(time.Now())))
+	t.running.Load().Add(leaf.Trust, evidence.NewOrderedID(time.Now()), leaf.Document{Bundle: now.BundleHash(),
+		Manifest: now.Strict.ManifestHash})
 }
 
 // publish serves the log to everyone until ctx ends, if the configuration says where.
