@@ -190,7 +190,7 @@ func (c *recorded) verifyAnswer(context.Context) error {
 			return refusal.New("record_mismatch", "the API's answer and the record differ in %s", name)
 		}
 	}
-	earliest, latest := p.Started.Add(-maxAnswerSkew-time.Second), p.Finished.Add(maxAnswerSkew)
+	earliest, latest := p.Started.Add(-maxAnswerSkew-maxAnswerAge), p.Finished.Add(maxAnswerSkew)
 	if params.Tag != AnswerTag || params.KeyID != a.KeyID || params.Created.Before(earliest) ||
 		params.Created.After(latest) {
 		return refusal.New("record_mismatch", "the API's answer has another tag, key id or time than the record")

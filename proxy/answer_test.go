@@ -32,11 +32,13 @@ func TestAnswersInTheAPIsOwnWords(t *testing.T) {
 		size   int
 		before func(*http.Request)                                   // the API sees it
 		after  func(http.ResponseWriter, *httptest.ResponseRecorder) // the API has answered
+		late   time.Duration                                         // of the API's clock
 		code   string
 		cut    bool // the answer had begun
 	}{
 		{name: "signed", sign: private, size: 10},
 		{name: "signed, large", sign: private, size: 1 << 20},
+		{name: "signed by a clock that is behind", sign: private, size: 10, late: 330 * time.Second},
 		{name: "unsigned", code: "answer_unsigned"},
 		{name: "another key", sign: other, code: "answer_unsigned"},
 		{name: "status", sign: private, after: func(_ http.ResponseWriter, r *httptest.ResponseRecorder) { r.Code = 200 },
@@ -77,6 +79,15 @@ func TestAnswersInTheAPIsOwnWords(t *testing.T) {
 				api.ServeHTTP(answer, r)
 				if tt.after != nil {
 					tt.after(w, answer)
+				}
+				if tt.late > 0 {
+					answer.Header().Del("Signature")
+					answer.Header().Del("Signature-Input")
+					target := *r.URL
+					target.Scheme, target.Host = "https", r.Host
+					must(t, httpsig.Sign(&httpsig.Message{Status: answer.Code, Header: answer.Header(),
+						Request: &httpsig.Message{Method: r.Method, Target: &target, Header: r.Header}}, "actionproof",
+						gate.AnswerComponents(), httpsig.Params{Created: time.Now().Add(-tt.late), Tag: gate.AnswerTag}, private))
 				}
 				for name, values := range answer.Header() {
 					w.Header()[name] = values

@@ -200,7 +200,7 @@ export class Judge {
       }
       const [started, finished] = [seconds(r.started), seconds(r.finished ?? '0001-01-01T00:00:00Z')];
       const { created = 0, keyid, tag } = params;
-      if (tag !== ANSWER_TAG || (keyid ?? '') !== keyId || created < started - 301 || created > finished + 300) {
+      if (tag !== ANSWER_TAG || (keyid ?? '') !== keyId || created < started - 360 || created > finished + 300) {
         mismatch('it has another tag, key id or time than the record');
       }
     } catch (error) {

@@ -283,7 +283,7 @@ class _Record:
             raise Refusal("record_mismatch", str(error)) from None
         wrong = any(values.get(name) != value for name, value in want.items()) or '"content-digest"' not in values
         at, ended = params.get("created", 0) * SECOND, self.finished or 0
-        late = not self.started - _ANSWER - SECOND <= at <= ended + _ANSWER
+        late = not self.started - _ANSWER - 60 * SECOND <= at <= ended + _ANSWER
         refuse_if(wrong or late or params.get("tag") != TAG or params.get("keyid") != a["keyId"], "record_mismatch",
                   "the API's answer and the record differ")
 
