@@ -207,8 +207,8 @@ func (j *LogJudge) verify(r ledger.Record, p Proofs, post *loggedPost) (seen []t
 	return common(intent.Witnesses, outcome.Witnesses), nil
 }
 
-// maxLogged bounds the time from a post's start to its intent in the log, and from its end to its outcome. It is many
-// times what a post takes: an older post was entered later, so as if it had been made then.
+// maxLogged bounds the time from a post's start to its intent in the log. It is many times what a post takes: an older
+// post was entered later, so as if it had been made then. An outcome can wait for a ledger that is away, however long.
 const maxLogged = 2 * time.Hour
 
 // proof verifies one proof of a record. The record says that the logged event was at the time at.
@@ -229,10 +229,10 @@ func (j *LogJudge) proof(r ledger.Record, kind leaf.Kind, text string, at time.T
 	case at.Sub(logged) > evidence.MaxSkew:
 		return v, refusal.New("record_mismatch", "the log got its %s at %s, before the record's own time, %s", kind,
 			logged.Format(form), at.UTC().Format(form))
-	case logged.Sub(at) > maxLogged:
+	case kind == leaf.Intent && logged.Sub(at) > maxLogged:
 		return v, refusal.New("record_mismatch",
-			"the record is backdated: the log got its %s at %s, and the record says %s",
-			kind, logged.Format(form), at.UTC().Format(form))
+			"the record is backdated: the log got its intent at %s, and the record says %s",
+			logged.Format(form), at.UTC().Format(form))
 	}
 	for _, w := range v.Witnesses {
 		if logged.Sub(w.Time) > translog.MaxSkew {

@@ -35,6 +35,7 @@ type logged struct {
 	options translog.Options
 	log     *translog.Log
 	minutes int
+	away    time.Duration // the ledger, after each post
 }
 
 func newLogged(t *testing.T) *logged {
@@ -84,6 +85,7 @@ func (w *logged) made() ledger.Record {
 	must(w.t, w.store.Begin(w.t.Context(), r))
 	w.Clock.Advance(time.Second)
 	r.State, r.Status, r.Finished = ledger.StateForwarded, 201, w.Clock.Now()
+	w.Clock.Advance(w.away)
 	must(w.t, w.store.Finish(w.t.Context(), r))
 	r, err := w.store.Get(w.t.Context(), r.ID)
 	must(w.t, err)
@@ -265,6 +267,18 @@ func TestAgainstLog(t *testing.T) {
 	j, _ = compare(t, e.lines(), w.options.Policy, from, time.Time{}, time.Time{})
 	if c := j.Complete; c.Posts != 5 || c.From.Before(records[0].Started) || c.Until.After(records[6].Started) {
 		t.Errorf("without the ends: %+v", c)
+	}
+}
+
+// TestOutcomeStoredLate: an outcome waits for a ledger that is away, however long. The log says when the post began.
+func TestOutcomeStoredLate(t *testing.T) {
+	t.Parallel()
+	w := newLogged(t)
+	w.away = 3 * time.Hour
+	j, code := compare(t, w.edit(w.play(10)).lines(), w.options.Policy, serve(t, translog.Handler(w.store)), time.Time{},
+		time.Time{})
+	if code != "" || j.Untampered.Held != 1 || j.Complete.Result != archive.CompleteNoneMissing {
+		t.Errorf("%q, %+v", code, j.Logged)
 	}
 }
 

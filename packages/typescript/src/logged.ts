@@ -8,8 +8,8 @@ import { Refusal, refuse, refuseIf } from './refusal.js';
 
 const MAX_SKEW = 60_000; // milliseconds
 const WITNESS_SKEW = 2 * MAX_SKEW; // of two clocks: the log takes no cosignature that differs more
-// From a post's start to its intent in the log, and from its end to its outcome. It is many times what a post takes: an
-// older post was entered later, so as if it had been made then.
+// From a post's start to its intent in the log. It is many times what a post takes: an older post was entered later, so
+// as if it had been made then. An outcome can wait for a ledger that is away, however long.
 const MAX_LOGGED = 2 * 3600_000;
 const MAX_DOUBTS = 100;
 
@@ -97,7 +97,8 @@ export class LogJudge {
     const mismatch = (failed: boolean, why: string): void => refuseIf(failed, 'record_mismatch', why);
     mismatch(entry.kind !== kind, `the proof of its ${kind} is one of the kind ${entry.kind}`);
     mismatch(at - entry.time > MAX_SKEW, `the log got its ${kind} before the record's own time`);
-    mismatch(entry.time - at > MAX_LOGGED, `the record is backdated: the log got its ${kind} much later`);
+    mismatch(kind === 'intent' && entry.time - at > MAX_LOGGED,
+      'the record is backdated: the log got its intent much later');
     const early = v.witnesses.find(({ time }) => entry.time - time * 1000 > WITNESS_SKEW);
     mismatch(early !== undefined, `the witness ${early?.witness} saw the log's entry of its ${kind} before its time`);
     const want = kind === 'intent' ? await intentOf(r) : await outcomeOf(r);

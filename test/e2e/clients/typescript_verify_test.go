@@ -103,6 +103,9 @@ func newExported(t *testing.T) *exported {
 		r.Artifacts = append(r.Artifacts, ledger.Artifact{Name: "reputation", Token: token})
 		check.Must(t, store.Begin(t.Context(), r))
 		r.Finished, r.State, r.Status = k.Clock.Now(), ledger.StateForwarded, 201
+		if i == 1 { // the ledger was away
+			k.Clock.Advance(3 * time.Hour)
+		}
 		check.Must(t, store.Finish(t.Context(), r))
 		records = append(records, r)
 	}

@@ -85,7 +85,7 @@ func (w *world) answered(t *testing.T, r *ledger.Record) {
 		Request: &httpsig.Message{Method: r.Method, Target: &url.URL{Scheme: r.Scheme, Host: r.Host, Path: r.Path},
 			Header: http.Header{"Content-Digest": {httpsig.ContentDigest([sha256.Size]byte(content))},
 				"Idempotency-Key": {r.CapabilityID}}}}
-	now := w.Clock.Now()
+	now := w.Clock.Now().Add(-345 * time.Second) // the API's clock is behind, and the answer late
 	check.Must(t, httpsig.Sign(m, "api", gate.AnswerComponents(),
 		httpsig.Params{Created: now, Tag: gate.AnswerTag}, w.api))
 	public, _ := w.api.Public().(ed25519.PublicKey)
@@ -144,6 +144,9 @@ func (w *world) export(t *testing.T) []string {
 			if state == ledger.StateForwarded {
 				r.Status, r.BytesOut, r.Result = http.StatusCreated, 29, "ok"
 				w.answered(t, &r)
+			}
+			if i == 5 { // the ledger was away
+				w.Clock.Advance(3 * time.Hour)
 			}
 			check.Must(t, store.Finish(t.Context(), r))
 		}
