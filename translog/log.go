@@ -128,9 +128,10 @@ func (l *Log) state(ctx context.Context) (ledger.TreeHead, ledger.Checkpoints, e
 	return head, stored, err
 }
 
-// continues refuses a tree that does not begin with the one of the checkpoint, or a checkpoint that is not the log's.
+// continues refuses a tree that does not begin with the one of the checkpoint, or a checkpoint that is not the log's. A
+// new origin begins a new log, also in a ledger that was put back: no witness cosigns that under the old one.
 func (l *Log) continues(ctx context.Context, head ledger.TreeHead, c ledger.Checkpoint) error {
-	if c.Note == "" {
+	if of, err := unsigned(c.Note); c.Note == "" || err == nil && of.Origin != l.o.Key.origin {
 		return nil
 	}
 	was, _, err := opened(c.Note, l.own)

@@ -153,10 +153,11 @@ func TestDamage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		damage, want string
 	}{
-		"put back":           {`UPDATE tree SET size = 299, root = x'` + strings.Repeat("00", 32) + `'`, "299 entries"},
-		"a changed tile":     {`UPDATE tiles SET data = zeroblob(length(data)) WHERE level = 0 AND n = 1`, ""},
-		"another root":       {`UPDATE tree SET root = x'` + strings.Repeat("00", 32) + `'`, ""},
-		"another signature":  {`UPDATE tree SET signed = replace(signed, 'log.example', 'log.other')`, "not its own"},
+		"put back":       {`UPDATE tree SET size = 299, root = x'` + strings.Repeat("00", 32) + `'`, "299 entries"},
+		"a changed tile": {`UPDATE tiles SET data = zeroblob(length(data)) WHERE level = 0 AND n = 1`, ""},
+		"another root":   {`UPDATE tree SET root = x'` + strings.Repeat("00", 32) + `'`, ""},
+		"another signature": {`UPDATE tree SET signed = substr(signed, 1, length(signed) - 6) || 'AAAA=' || char(10)`,
+			"not its own"},
 		"another checkpoint": {`UPDATE tree SET accepted = replace(accepted, '300', '299')`, "not its own"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package translog_test
 
 import (
+	"context"
+	"crypto/ed25519"
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
@@ -9,6 +11,29 @@ import (
 	"github.com/actionproof/mediator/test/logtest"
 	"github.com/actionproof/mediator/translog"
 )
+
+// TestNewOrigin: a log that has lost entries, as one that was put back from a backup, goes on under a new origin.
+func TestNewOrigin(t *testing.T) {
+	store := open(t, filepath.Join(t.TempDir(), "ledger.db"))
+	add(t, store, 0, 3)
+	check.Must(t, start(t, store, policy(t, "quorum none")).Publish(t.Context()))
+	next, err := translog.NewKey("log.example/second", private("L").Public().(ed25519.PublicKey),
+		func(_ context.Context, m []byte) ([]byte, error) { return ed25519.Sign(private("L"), m), nil })
+	check.Must(t, err)
+	o := options(t, translog.Unwitnessed(next))
+	o.Key = next
+	for range 2 {
+		log, err := translog.New(t.Context(), store, o)
+		check.Must(t, err, log.Publish(t.Context()))
+	}
+	proof, err := translog.Prove(t.Context(), store, intent(2))
+	check.Must(t, err)
+	if v, err := o.Policy.Verify(proof); err != nil || v.Index != 2 || v.Tree.N != 3 {
+		t.Errorf("got %+v, %v", v, err)
+	}
+	_, err = policy(t, "quorum none").Verify(proof)
+	check.WantCode(t, err, "log_unwitnessed")
+}
 
 // TestRotation: one policy with both keys of a log verifies proofs from before and after a rotation, and a checkpoint
 // by the old key that somebody kept. Nobody's key but these counts, and none without the witness.
