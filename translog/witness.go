@@ -15,6 +15,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/actionproof/mediator/internal/every"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
 )
@@ -22,6 +23,8 @@ import (
 const (
 	// witnessTimeout bounds one request to a witness.
 	witnessTimeout = 5 * time.Second
+	// maxAsked bounds how often a witness is asked about one checkpoint at once.
+	maxAsked = 8
 	// maxAnswer bounds a witness's answer, in bytes.
 	maxAnswer = 8 << 10
 	// MaxSkew bounds the error of two clocks, such as those of a log and a witness.
@@ -71,11 +74,12 @@ func (w *witness) run(ctx context.Context) {
 	}, func(err error) { w.log.o.Failed(&WitnessError{w.name, err}) })
 }
 
-// ask gets the witness's cosignature. If the witness knows another size, it asks once more from there.
+// ask gets the witness's cosignature. If the witness knows another size, it asks again from there: meanwhile the
+// processes that share the log may have it cosign others.
 func (w *witness) ask(ctx context.Context, c ledger.Checkpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
 	defer cancel()
-	for range 2 {
+	for range maxAsked {
 		status, answer, err := w.post(ctx, c)
 		switch {
 		case err != nil:
@@ -96,6 +100,7 @@ func (w *witness) ask(ctx context.Context, c ledger.Checkpoint) error {
 			return errors.New("it answers 409 without a size")
 		case size > c.Size:
 			if newer, err := w.behind(ctx, size); err != nil || newer {
+				every.Signal(w.log.hurried) // to learn of it: somebody here may wait
 				return err
 			}
 			return contradicted("has %d entries, and the witness %s saw it with %d: it was put back to "+
@@ -107,7 +112,7 @@ func (w *witness) ask(ctx context.Context, c ledger.Checkpoint) error {
 		}
 		w.size = size
 	}
-	return errors.New("its size changed between two requests")
+	return fmt.Errorf("its size changed %d times between two requests", maxAsked)
 }
 
 // behind reports whether another process has signed a tree of that size: it then has it cosigned.

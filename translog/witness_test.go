@@ -1,6 +1,7 @@
 package translog_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/base64"
@@ -11,7 +12,9 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"filippo.io/torchwood"
 
@@ -127,5 +130,33 @@ func TestAway(t *testing.T) {
 	check.WantCode(t, <-failures, "log_contradicted")
 	if s, err := other.Status(t.Context()); err != nil || s.Accepted.Note != "" {
 		t.Errorf("accepted: %+v, %v", s.Accepted, err)
+	}
+}
+
+// TestShared: of two processes that share a log, one learns at once that the witness cosigned the other's checkpoint
+// before its own, and that this holds its entry too.
+func TestShared(t *testing.T) {
+	w := logtest.NewWitness(t, "W")
+	store := open(t, filepath.Join(t.TempDir(), "ledger.db"))
+	url := w.Serve(t) // which only one asks at
+	one := start(t, store, policy(t, "witness w "+w.Key+" "+url, "quorum w"))
+	other := start(t, store, policy(t, "witness w "+w.Key+" "+w.Serve(t), "quorum w"))
+	run(t, one)
+	run(t, other)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second) // far less than until the next heartbeats
+	defer cancel()
+	for n := range 20 {
+		var overtaken atomic.Bool
+		w.Answer(func(_ http.ResponseWriter, r *http.Request) bool {
+			if strings.Contains(url, r.Host) && !overtaken.Swap(true) {
+				add(t, store, 2*n+1, 1)
+				if err := other.Wait(ctx, intent(2*n+1)); err != nil {
+					t.Errorf("the other: %v", err)
+				}
+			}
+			return false
+		})
+		add(t, store, 2*n, 1)
+		check.Must(t, one.Wait(ctx, intent(2*n)))
 	}
 }
