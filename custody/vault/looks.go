@@ -53,8 +53,8 @@ func (k *Key) apartLook(ctx context.Context, maxAge time.Duration) look.Observat
 }
 
 // apart checks that the token can only read the first of own and write the second, and cannot use forbidden. It repeats
-// a good result of the same token that is younger than maxAge. All callers share one question, which goes on when a caller leaves: on a busy Vault,
-// each question that is broken off would cost its whole work again.
+// a good result of the same token that is younger than maxAge. All callers share one question, which goes on when a
+// caller leaves: on a busy Vault, each question that is broken off would cost its whole work again.
 func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own,
 	forbidden []string) look.Observation {
 	asked, token := e.server.o.Now(), e.client.Token()
