@@ -103,6 +103,7 @@ func (b *batcher) ask(batch []*wanted) ([]result, error) {
 	}
 	secret, err := b.key.session.write(ctx, b.key.path("sign"),
 		map[string]any{"key_version": b.number, "batch_input": input})
+	b.key.session.signed(err)
 	if err != nil {
 		return nil, custody.Unavailable(err, "the key %s did not sign: %s", b.key.name, why(err))
 	}

@@ -14,7 +14,7 @@ type Health struct {
 // Login is one role's session with Vault.
 type Login struct {
 	For       string    // such as key runtime-key
-	Reachable bool      // the last request succeeded
+	Reachable bool      // the last request succeeded, and the token may sign, if that is what it is for
 	Until     time.Time // end of the token without renewal; zero if it does not end or there is none
 }
 
@@ -27,7 +27,7 @@ func (s *Server) Health() Health {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.sessions {
-		l := Login{For: e.name, Reachable: e.reached.Load()}
+		l := Login{For: e.name, Reachable: e.reached.Load() && !e.denied.Load()}
 		if until := e.until.Load(); until != nil {
 			l.Until = *until
 		}

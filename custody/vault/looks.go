@@ -4,10 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/vault/api"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/look"
@@ -45,12 +49,12 @@ func (k *Key) custodyLook() look.Observation {
 }
 
 func (k *Key) apartLook(ctx context.Context, maxAge time.Duration) look.Observation {
-	return k.session.apart(ctx, maxAge, "sign with it", []string{k.path("keys")}, k.forbidden())
+	return k.session.apart(ctx, maxAge, "sign with it", []string{k.path("keys"), k.path("sign")}, k.forbidden())
 }
 
-// apart checks that the token can only read own and cannot use forbidden. It repeats a good result of the same token
-// that is younger than maxAge. All callers share one question, which goes on when a caller leaves: on a busy Vault,
-// each question that is broken off would cost its whole work again.
+// apart checks that the token can only read the first of own and write the second, and cannot use forbidden. It repeats
+// a good result of the same token that is younger than maxAge. All callers share one question, which goes on when a
+// caller leaves: on a busy Vault, each question that is broken off would cost its whole work again.
 func (e *session) apart(ctx context.Context, maxAge time.Duration, purpose string, own,
 	forbidden []string) look.Observation {
 	asked, token := e.server.o.Now(), e.client.Token()
@@ -105,6 +109,18 @@ func (e *session) lookApart(ctx context.Context, purpose string, own, forbidden 
 	return look.New(look.Apart, look.Holds,
 		fmt.Sprintf("Vault says that the token for the %s (policies %s, good for %d s) may use no other "+
 			"key and change none.", e.name, strings.Join(token.Policies, ", "), token.TTL))
+}
+
+// signed notes the result of a signature. After a refused one, the next question is what the token may do now.
+func (e *session) signed(err error) {
+	var answer *api.ResponseError
+	switch {
+	case err == nil:
+		e.denied.Store(false)
+	case errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && !invalidToken(err):
+		e.denied.Store(true)
+		e.good.Store(nil)
+	}
 }
 
 type tokenInfo struct {
@@ -174,6 +190,10 @@ func (e *session) capabilities(ctx context.Context, own, forbidden []string) ([]
 		var has []string
 		if err := json.Unmarshal(answer[path], &has); err != nil || len(has) == 0 {
 			return nil, fmt.Errorf("no capabilities of %s in the answer", path)
+		}
+		if i == 1 && len(own) > 1 { // more rights on it allow no more
+			e.denied.Store(!slices.Contains(has, "update") && !slices.Contains(has, "root"))
+			continue
 		}
 		has = slices.DeleteFunc(has, func(c string) bool { return c == "deny" || i < len(own) && c == "read" })
 		if len(has) > 0 {

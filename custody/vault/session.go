@@ -24,6 +24,7 @@ type session struct {
 
 	good    atomic.Pointer[goodToken]
 	reached atomic.Bool               // the last request succeeded
+	denied  atomic.Bool               // the token may not sign; a reading of the key succeeds all the same
 	until   atomic.Pointer[time.Time] // the token's end; nil if it has none
 
 	logins, looks singleflight.Group

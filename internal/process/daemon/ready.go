@@ -70,9 +70,7 @@ func (p *Process) signs(ctx context.Context) error {
 	if p.vaultAway() == "" {
 		return nil
 	}
-	for _, r := range p.Roles {
-		_ = r.Key.Observe(ctx, time.Minute)
-	}
+	p.Observer.Load().Observe(ctx, time.Minute) // every login makes a request, also that for credentials
 	if login := p.vaultAway(); login != "" {
 		return errors.New("Vault fails the requests of the " + login)
 	}
