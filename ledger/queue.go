@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -255,9 +256,7 @@ func (q *Queue) attempt(ctx context.Context, probe bool) (stored, failed int) {
 		}
 	}
 	q.records = append(slices.Delete(q.records, 0, len(some)), remaining...)
-	if failure == nil {
-		failure = unkept
-	}
+	failure = cmp.Or(failure, unkept)
 	if failure != nil || !probe {
 		q.failure = failure
 	}

@@ -48,10 +48,7 @@ func isForNode(c *call) bool {
 	return true
 }
 
-func (c *call) goToNode() {
-	c.via, c.conversation = toNode{c}, &publishing{plain: plain{c}}
-}
-
+// toNode sends a call to the node instead of to an upstream.
 type toNode struct{ *call }
 
 func (n toNode) RoundTrip(out *http.Request) (*http.Response, error) {

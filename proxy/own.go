@@ -39,7 +39,7 @@ func (p *Pipeline) own(c *call, route intercept.Route) (goesOn bool, err error) 
 		return false, err
 	}
 	if byRule {
-		c.goToNode()
+		c.via, c.conversation = toNode{c}, &publishing{plain: plain{c}}
 		return true, nil
 	}
 	return false, c.askNode(target)

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/actionproof/mediator/internal/db"
 	"github.com/actionproof/mediator/internal/failpoint"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
@@ -72,7 +73,7 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request) (Accepted, err
 	var fresh bool
 	if class == ignored {
 		// Use its keys up all the same: with another event's name, in an unsigned header, it might start a run.
-		id, fresh, err = s.store.see(r.Context(), a.source, "", a.singleUse())
+		id, fresh, err = s.store.once(r.Context(), a.source, "", a.singleUse(), func(db.Tx) error { return nil })
 	} else {
 		id, fresh, err = s.add(r.Context(), a)
 	}

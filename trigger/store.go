@@ -67,10 +67,6 @@ func (s store) add(ctx context.Context, e Event, payload []byte, keys []string) 
 	})
 }
 
-func (s store) see(ctx context.Context, source, id string, keys []string) (known string, fresh bool, err error) {
-	return s.once(ctx, source, id, keys, func(db.Tx) error { return nil })
-}
-
 var errKnown = errors.New("a key is known")
 
 // once uses all keys and does more, or does nothing. If one key is known, the others stay free: an attacker may have

@@ -43,7 +43,7 @@ type Store struct {
 	reading *share.Turns
 }
 
-// NewStore makes a store for at most so many bytes of bodies; 64 MiB if 0. One session gets at most as much as it
+// NewStore makes a store for at most so many bytes of bodies; 64 MiB if 0. One party gets at most as much as it
 // leaves free ([share.Pool]).
 func NewStore(bodies int64) *Store {
 	return &Store{
@@ -60,14 +60,14 @@ type budget struct {
 
 // Share is one body's part of a budget.
 type Share struct {
-	of      *budget
-	session string
-	taken   int64
+	of    *budget
+	party string
+	taken int64
 }
 
 // Take takes n bytes more, or refuses.
 func (s *Share) Take(n int) error {
-	if !s.of.Take(s.session, int64(n), s.of.limit) {
+	if !s.of.Take(s.party, int64(n), s.of.limit) {
 		return refusal.New("overloaded",
 			"the session's posts have used up its share of the %d bytes of %s for all sessions; nothing was sent",
 			s.of.limit, s.of.kind)
@@ -78,7 +78,7 @@ func (s *Share) Take(n int) error {
 
 // Free returns all that was taken.
 func (s *Share) Free() {
-	s.of.Give(s.session, s.taken)
+	s.of.Give(s.party, s.taken)
 	s.taken = 0
 }
 
@@ -107,12 +107,12 @@ type Body struct {
 	closed sync.Once
 }
 
-// Answers returns a share for the answers to a session.
-func (b *Store) Answers(session string) *Share { return &Share{of: &b.answers, session: session} }
+// Answers returns a share for the answers to a party.
+func (b *Store) Answers(party string) *Share { return &Share{of: &b.answers, party: party} }
 
 // HashJSON hashes JSON text in canonical form, in its turn.
-func (b *Store) HashJSON(ctx context.Context, session string, text []byte) (string, error) {
-	done, err := b.Turn(ctx, session, len(text))
+func (b *Store) HashJSON(ctx context.Context, party string, text []byte) (string, error) {
+	done, err := b.Turn(ctx, party, len(text))
 	if err != nil {
 		return "", err
 	}
@@ -120,13 +120,13 @@ func (b *Store) HashJSON(ctx context.Context, session string, text []byte) (stri
 	return evidence.HashJSON(text)
 }
 
-// Turn waits until a session may read a text of this size. The caller then calls done. Small texts do not wait, and a
-// session waits for at most one text of each other session.
-func (b *Store) Turn(ctx context.Context, session string, size int) (done func(), err error) {
+// Turn waits until a party may read a text of this size. The caller then calls done. Small texts do not wait, and a
+// party waits for at most one text of each other party.
+func (b *Store) Turn(ctx context.Context, party string, size int) (done func(), err error) {
 	if size <= small {
 		return func() {}, nil
 	}
-	if done, err = b.reading.Wait(ctx, session); err != nil {
+	if done, err = b.reading.Wait(ctx, party); err != nil {
 		return nil, refusal.New("overloaded", "the call waited too long for its turn to be judged; nothing was sent")
 	}
 	return done, nil
@@ -143,9 +143,9 @@ func (c *Body) Close() {
 	})
 }
 
-// Read reads the body of a session's request, at most limit bytes, as JSON or raw. It refuses a judged body that could
+// Read reads the body of a party's request, at most limit bytes, as JSON or raw. It refuses a judged body that could
 // change the call's method.
-func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, limit int64, isJSON, judged bool) (*Body,
+func (b *Store) Read(w http.ResponseWriter, r *http.Request, party string, limit int64, isJSON, judged bool) (*Body,
 	error) {
 	if len(r.Trailer) > 0 {
 		return nil, errTrailers()
@@ -159,7 +159,7 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 	if r.ContentLength > limit {
 		return nil, TooLarge(limit)
 	}
-	c := &Body{memory: Share{of: &b.bodies, session: session}}
+	c := &Body{memory: Share{of: &b.bodies, party: party}}
 	var text bytes.Buffer
 	text.Grow(int(min(max(r.ContentLength, 0), maxAnnounced)) + bytes.MinRead)
 	if _, err := text.ReadFrom(Metered{http.MaxBytesReader(w, r.Body, limit), c.memory.Take}); err != nil {
@@ -174,7 +174,7 @@ func (b *Store) Read(w http.ResponseWriter, r *http.Request, session string, lim
 		return nil, errTrailers()
 	}
 	if judged {
-		if err := b.checkMethod(r, session, c.Text); err != nil {
+		if err := b.checkMethod(r, party, c.Text); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -187,12 +187,12 @@ func errTrailers() error {
 }
 
 // checkMethod refuses a body that could change the call's method, in its turn.
-func (b *Store) checkMethod(r *http.Request, session string, text []byte) error {
+func (b *Store) checkMethod(r *http.Request, party string, text []byte) error {
 	if name := hidesFields(r.Method, r.Header); name != "" && len(text) > 0 {
 		return refusal.New("override_refused", "the header %s hides fields of the body, from which some servers take the "+
 			"call's method: send the body uncompressed, in UTF-8", name)
 	}
-	done, err := b.Turn(r.Context(), session, len(text))
+	done, err := b.Turn(r.Context(), party, len(text))
 	if err != nil {
 		return err
 	}

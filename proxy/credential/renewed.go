@@ -87,13 +87,11 @@ func (r *renewed) held() (v Value, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
+	failed := r.err != nil && now.Before(r.tried.Add(renewalPause))
 	switch {
-	case r.lives(now) && now.Before(r.until):
+	case r.lives(now) && (failed || now.Before(r.until)):
 		return r.value, true, nil
-	case r.err != nil && now.Before(r.tried.Add(renewalPause)):
-		if r.lives(now) {
-			return r.value, true, nil
-		}
+	case failed:
 		return Value{}, true, r.err
 	}
 	return Value{}, false, nil

@@ -51,15 +51,15 @@ func (s *State) host(t upstream.Target) *host {
 	return h
 }
 
-// take counts a session's call. A burst lasts as long as the rate takes for that many calls.
-func (h *host) take(session string, of Rate, now time.Time, name string) error {
+// take counts a party's call. A burst lasts as long as the rate takes for that many calls.
+func (h *host) take(party string, of Rate, now time.Time, name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	lasts := time.Duration(min(float64(of.Burst)/of.PerSecond, 1e9) * float64(time.Second))
 	if h.calls == nil || now.Sub(h.began) >= lasts || now.Before(h.began) {
 		h.began, h.calls = now, new(share.Pool)
 	}
-	if h.calls.Take(session, 1, int64(of.Burst)) {
+	if h.calls.Take(party, 1, int64(of.Burst)) {
 		return nil
 	}
 	return limited((lasts - now.Sub(h.began)).Seconds(),

@@ -74,14 +74,14 @@ type Slot struct {
 	socket bool
 }
 
-// Enter counts a call of a session, or of no session, as in flight until Leave. It never waits.
-func (s *State) Enter(session string) (Slot, error) {
-	if !s.calls.Take(session, 1, int64(s.Calls)) {
+// Enter counts a call of a party, which is empty for unknown callers, as in flight until Leave. It never waits.
+func (s *State) Enter(party string) (Slot, error) {
+	if !s.calls.Take(party, 1, int64(s.Calls)) {
 		return Slot{}, refusal.New("overloaded",
 			"the session has used up its share of the %d calls that may be in flight at once; nothing was sent",
 			s.Calls)
 	}
-	return Slot{of: s, party: session}, nil
+	return Slot{of: s, party: party}, nil
 }
 
 // Taken reports whether the slot is a place.

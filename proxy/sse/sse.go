@@ -43,17 +43,14 @@ func (e Event) Append(to []byte) (stream []byte, ok bool) {
 type Reader struct {
 	most int // bytes of one event
 	line []byte
-	data []byte
-	kind string // type of the current event
-	id   string // its id
-	wait string // its retry time
+	next Event  // the current one, without its data
+	data []byte // its data; never nil
 
 	begun   bool // something was read
 	hasData bool
 	lines   bool // some came since the last event, also empty ones
 	plain   bool
 	plainCR bool // the plain line ended with a CR
-	split   bool // a line of the current event has one of LineEnds
 	cr      bool // the last byte was a CR: an LF that follows ends no other line
 	over    bool
 	odd     bool
@@ -62,7 +59,7 @@ type Reader struct {
 }
 
 // NewReader returns a reader of events of up to most bytes.
-func NewReader(most int) *Reader { return &Reader{most: most} }
+func NewReader(most int) *Reader { return &Reader{most: most, data: []byte{}} }
 
 // Held is in bytes.
 func (e *Reader) Held() int { return cap(e.line) + cap(e.data) }
@@ -113,7 +110,7 @@ func (e *Reader) End() []byte {
 
 func (e *Reader) add(p []byte) {
 	if len(e.line)+len(e.data)+len(p) > e.most {
-		e.over, e.line, e.data = true, nil, nil
+		e.over, e.line, e.data = true, nil, []byte{}
 		return
 	}
 	e.line = append(e.line, p...)
@@ -130,26 +127,22 @@ func (e *Reader) endLine(event func(Event)) {
 	}
 	e.line = e.line[:0]
 	if len(line) == 0 {
-		if e.hasData || e.id != "" || e.wait != "" {
-			next := Event{Type: e.kind, ID: e.id, Retry: e.wait, Split: e.split, Plain: e.plain && e.plainCR == e.cr}
-			e.lines = false
-			if next.Data = e.data; e.hasData && next.Data == nil {
-				next.Data = []byte{}
-			} else if !e.hasData {
-				next.Data = nil
+		e.lines = !e.hasData && e.next.ID == "" && e.next.Retry == ""
+		if !e.lines { // an event
+			e.next.Plain = e.plain && e.plainCR == e.cr
+			if e.hasData {
+				e.next.Data = e.data
 			}
-			event(next)
-			e.endpoint = e.endpoint && len(next.Data) == 0
-		} else {
-			e.lines = true
+			event(e.next)
+			e.endpoint = e.endpoint && len(e.data) == 0
 		}
-		e.data, e.hasData, e.kind, e.id, e.wait, e.split = e.data[:0], false, "", "", "", false
+		e.next, e.data, e.hasData = Event{}, e.data[:0], false
 		return
 	}
 	e.plain, e.plainCR, e.lines = !e.lines && bytes.HasPrefix(line, []byte("data: ")), e.cr, true
 	field, value, hasColon := bytes.Cut(line, []byte(":"))
 	split := bytes.ContainsAny(line, LineEnds)
-	e.split = e.split || split
+	e.next.Split = e.next.Split || split
 	e.endpoint = e.endpoint || namesEndpoint(line)
 	e.odd = e.odd || !hasColon || splitElsewhere(line) || string(field) != "data" && split
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -160,14 +153,14 @@ func (e *Reader) endLine(event func(Event)) {
 		}
 		e.data, e.hasData = append(e.data, value...), true
 	case "event":
-		e.kind = string(value)
+		e.next.Type = string(value)
 	case "id":
 		if bytes.IndexByte(value, 0) < 0 {
-			e.id = string(value)
+			e.next.ID = string(value)
 		}
 	case "retry":
 		if len(value) > 0 && len(value) < 10 && len(bytes.Trim(value, "0123456789")) == 0 {
-			e.wait = string(value)
+			e.next.Retry = string(value)
 		}
 	case "":
 	default:

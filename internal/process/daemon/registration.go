@@ -92,14 +92,10 @@ func (r *registration) register(ctx context.Context) {
 			return err
 		}
 		hash := evidence.HashBytes(raw)
-		due, lost := hash != known || time.Now().Unix() > r.again.Load(), false
-		if !due && r.lacking.Load() {
-			wait := time.Until(last.Add(pause))
-			if lost = wait <= 0; !lost {
-				time.AfterFunc(wait, func() { every.Signal(r.lacks) })
-			}
-		}
-		if due || lost {
+		due := hash != known || time.Now().Unix() > r.again.Load()
+		lost, wait := !due && r.lacking.Load(), time.Until(last.Add(pause))
+		switch {
+		case due || lost && wait <= 0:
 			in, err := r.once(ctx, roles)
 			if err != nil {
 				return err
@@ -111,6 +107,8 @@ func (r *registration) register(ctx context.Context) {
 			again := last.Add(in)
 			r.again.Store(again.Unix())
 			r.p.Log.Info("registered", zap.String("registrar", r.base), zap.Time("again", again))
+		case lost:
+			time.AfterFunc(wait, func() { every.Signal(r.lacks) })
 		}
 		state, err := r.p.nextState(ctx, "", nil)
 		if err == nil {

@@ -84,9 +84,7 @@ func (p *Process) admitting(e config.Endpoint, tokens config.Tokens, next http.H
 		defer body.End()
 		ctx, end := context.WithCancel(r.Context())
 		defer end()
-		// next may change the header
-		asked := &http.Request{Method: r.Method, TLS: r.TLS,
-			Header: http.Header{"Authorization": r.Header["Authorization"]}}
+		asked := r.Clone(ctx) // next may change the header
 		long := time.AfterFunc(callerCheck, func() {
 			for range every.Tick(ctx, callerCheck) {
 				if caller, err := p.callerOf(e, tokens, asked); err != nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -158,16 +159,15 @@ func (c *boundedConn) cut() {
 
 // remove gives a connection's place back, once. The caller holds mu.
 func (l *boundedListener) remove(c *boundedConn) {
-	for i, o := range l.open {
-		if o == c {
-			l.open = append(l.open[:i], l.open[i+1:]...)
-			if l.of[c.from]--; l.of[c.from] == 0 {
-				delete(l.of, c.from)
-			}
-			l.changed.Broadcast()
-			return
-		}
+	i := slices.Index(l.open, c)
+	if i < 0 {
+		return
 	}
+	l.open = slices.Delete(l.open, i, i+1)
+	if l.of[c.from]--; l.of[c.from] == 0 {
+		delete(l.of, c.from)
+	}
+	l.changed.Broadcast()
 }
 
 // Close ends the listener, and Accept.

@@ -148,11 +148,10 @@ func (p *process) Open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	var folder *registrar.Folder
 	if c.Postgres != nil {
 		p.store, err = openShared(ctx, c.Postgres.ConnString(), c.State, p.registry)
-	} else if folder, failed := registrar.OpenFolder(c.State); failed != nil {
-		err = failed
-	} else {
+	} else if folder, err = registrar.OpenFolder(c.State); err == nil {
 		p.store = folder
 	}
 	if err != nil {
@@ -278,14 +277,14 @@ func (p *process) readRules(ctx context.Context) error {
 }
 
 func (p *process) trialOrSigned() (*registrar.Rules, error) {
-	if !p.config.Trial {
-		roots, err := deployed.ReadRoots(p.config.Trust.Registry, p.config.Trust.Auditor)
-		if err != nil {
-			return nil, err
-		}
-		return registrar.ReadSigned(p.config.Rules, roots[1], time.Now)
+	if p.config.Trial {
+		return p.trialRules()
 	}
-	return p.trialRules()
+	roots, err := deployed.ReadRoots(p.config.Trust.Registry, p.config.Trust.Auditor)
+	if err != nil {
+		return nil, err
+	}
+	return registrar.ReadSigned(p.config.Rules, roots[1], time.Now)
 }
 
 // errOutdated ends the lead of a replica: one with the newer rules is to lead.

@@ -69,11 +69,9 @@ func (p *sidecar) makeCredentials(c *config.Sidecar) (all credentials, err error
 func (p *sidecar) source(all credentials, state, rule string, r *secrets.Credential) (credential.Source, error) {
 	switch {
 	case r.OAuth != nil:
-		create := func() credential.Source { return credential.OAuth(r.OAuth.Options(state, p)) }
-		return p.token(all, *r.OAuth, create, r.OAuth.Files()...), nil
+		return p.token(all, *r.OAuth, credential.OAuth(r.OAuth.Options(state, p)), r.OAuth.Files()...), nil
 	case r.Google != nil:
-		create := func() credential.Source { return credential.Google(r.Google.Options(p)) }
-		return p.token(all, *r.Google, create, r.Google.KeyFile), nil
+		return p.token(all, *r.Google, credential.Google(r.Google.Options(p)), r.Google.KeyFile), nil
 	case r.Vault != nil:
 		source := p.inVault(all, rule, r)
 		all.inVault["the credential of the rule "+rule+" in Vault"] = reading(source)
@@ -89,9 +87,8 @@ func (p *sidecar) certificate(all credentials, rule string, r *secrets.ClientCer
 		certificate, key := r.Files()
 		return credential.CertificateFiles(certificate, key, time.Now)
 	}
-	source := p.token(all, *r.Vault, func() credential.Source {
-		return credential.VaultCertificate(p.secrets, r.Vault.Path, r.Vault.CommonName, time.Now)
-	})
+	source := p.token(all, *r.Vault,
+		credential.VaultCertificate(p.secrets, r.Vault.Path, r.Vault.CommonName, time.Now))
 	all.inVault["the client certificate of the rule "+rule+" in Vault"] = reading(source)
 	return source
 }
@@ -104,9 +101,9 @@ func reading(of credential.Source) func(context.Context) error {
 	}
 }
 
-// token returns the source of tokens for a configuration and the present contents of its files, made by create if
-// there is none yet.
-func (p *sidecar) token(all credentials, of any, create func() credential.Source, paths ...string) credential.Source {
+// token returns the source of tokens for a configuration and the present contents of its files: made, which has fetched
+// nothing, if there is none yet.
+func (p *sidecar) token(all credentials, of any, made credential.Source, paths ...string) credential.Source {
 	key := fmt.Sprintf("%T", of)
 	if text, err := json.Marshal(of); err == nil {
 		key += string(text)
@@ -119,7 +116,7 @@ func (p *sidecar) token(all credentials, of any, create func() credential.Source
 		all.tokens[key] = now.credentials.tokens[key]
 	}
 	if all.tokens[key] == nil {
-		all.tokens[key] = create()
+		all.tokens[key] = made
 	}
 	return all.tokens[key]
 }
@@ -155,7 +152,7 @@ func (p *sidecar) githubApp(all credentials, g *secrets.GitHubApp) credential.So
 			return err
 		}
 	}
-	return p.token(all, *g, func() credential.Source { return credential.GitHubApp(g.Options(p, sign)) }, g.KeyFile)
+	return p.token(all, *g, credential.GitHubApp(g.Options(p, sign)), g.KeyFile)
 }
 
 // read tries once what the credentials need of Vault. With mayWait it waits until Vault gives it.

@@ -216,8 +216,6 @@ func (p *sidecar) Begin(ctx context.Context, group *errgroup.Group) (http.Handle
 	return p.admin.Handler(), nil
 }
 
-func (p *sidecar) grace() time.Duration { return p.config.Timeouts.Shutdown.Or(20 * time.Second) }
-
 // connect makes the clients of the other processes, and the API for operators.
 func (p *sidecar) connect() {
 	c := p.config
@@ -349,7 +347,8 @@ func (p *sidecar) serveProxy(ctx context.Context, group *errgroup.Group, l, agen
 	group.Go(func() error {
 		<-ctx.Done()
 		p.Ready.Store(false)
-		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.grace())
+		grace := p.config.Timeouts.Shutdown.Or(20 * time.Second)
+		wait, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
 		return server.Shutdown(wait)
 	})
