@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/actionproof/mediator/evidence"
 	"github.com/actionproof/mediator/internal/problem"
 	"github.com/actionproof/mediator/internal/refusal"
 	"github.com/actionproof/mediator/ledger"
@@ -52,7 +51,8 @@ func (m *mcpCall) choose(among []rules.Rule) (rules.Rule, error) {
 		return rules.Rule{}, err
 	}
 	if m.message.IsRequest() {
-		if m.mcp.Flight, err = m.mcp.Memory.Begin(m.message, m.mcp.Peer, chosen.Action != nil); err != nil {
+		if m.mcp.Flight, err = m.mcp.Memory.Begin(m.message, m.mcp.Peer, m.mcp.Rules,
+			chosen.Action != nil); err != nil {
 			return rules.Rule{}, err
 		}
 	}
@@ -69,13 +69,10 @@ func (m *mcpCall) choose(among []rules.Rule) (rules.Rule, error) {
 func (m *mcpCall) server() string { return m.target.Authority() + m.r.URL.EscapedPath() }
 
 func (m *mcpCall) watch(rules []*mcp.Rule) {
-	peer := mcp.Peer{
-		Server:  m.target.Scheme + "://" + m.target.Authority() + "/" + evidence.HashBytes([]byte(m.r.URL.EscapedPath())),
-		Session: m.r.Header.Get("Mcp-Session-Id"), Query: evidence.HashBytes([]byte(m.r.URL.RawQuery)),
-	}
 	budget := m.p.bodies.Answers(m.session.Party())
 	m.mcp.Watch = mcp.Watch{
-		Header: m.r.Header, Path: m.r.URL.EscapedPath(), Peer: peer, Memory: &m.session.Memory,
+		Path: m.r.URL.EscapedPath(), Memory: &m.session.Memory,
+		Peer:   mcp.NewPeer(m.target.String(), m.r.URL.EscapedPath(), m.r.URL.RawQuery, m.r.Header.Get("Mcp-Session-Id")),
 		Shared: &m.p.lasting.tools, Rules: rules,
 		Take: func(n int) bool { return budget.Take(n) == nil }, Free: budget.Free,
 		Reads:   m.reads,
@@ -173,17 +170,16 @@ func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 	if answer == nil {
 		return err
 	}
-	if answer.Cut() && m.stage == answered { // otherwise a problem document follows
-		mcp.WriteEvent(m.w, m.forAgent(err), m.message)
+	if answer.Cut() != nil && answer.Result() == mcp.ResultUnseen && m.stage == answered {
+		mcp.WriteEvent(m.w, m.forAgent(err), m.message) // otherwise a problem document follows
 	}
 	if m.intended() && answer.Result() == mcp.ResultLost {
 		_, _ = io.Copy(io.Discard, resp.Body) // ends with the post's context
 	}
-	answer.Close()
+	_ = answer.Close()
 	m.setResult(answer.Result())
-	if !answer.Followed() {
-		_ = m.check("answer read", refusal.New("mcp_answer_unread",
-			"the mediator could not read the answer while passing it on, so its content is unknown"))
+	if answer.Cut() != nil {
+		_ = m.check("answer read", answer.Cut())
 	}
 	return err
 }
@@ -217,7 +213,7 @@ func (m *mcpCall) keep() bool {
 		return false
 	}
 	m.stage = kept
-	m.mcp.Memory.Keep(m.mcp.Answer, m.p.o.Timeouts.Forward, func(r mcp.Result) {
+	m.mcp.Memory.Keep(m.mcp.Flight, m.p.o.Timeouts.Forward, func(r mcp.Result) {
 		if r != mcp.ResultLost {
 			m.resumed()
 		}

@@ -99,33 +99,34 @@ func TestMCPStreamUnderAnotherRule(t *testing.T) {
 	}
 }
 
-// TestMCPHumanBehindARedirect has a server send the client's call on to another URL, where it asks for a human's
-// answer. The client then repeats the call.
-func TestMCPHumanBehindARedirect(t *testing.T) {
-	for name, to := range map[string]string{"a page": "/pages/1", "a stream of the server": "/mcp"} {
+// TestMCPRedirected has a server send the client's call on to where it could ask for a human's answer unread.
+func TestMCPRedirected(t *testing.T) {
+	for name, tt := range map[string]struct {
+		to     string
+		status int
+		passes bool
+	}{
+		"a page": {"/pages/1", 303, false}, "a stream of the server": {"/mcp", 303, false},
+		"a post that is not read": {"/pages/1", 307, false}, "another origin": {"https://example.org/mcp", 307, false},
+		"the server": {"/mcp?a", 307, true}, "the server, relative": {"mcp?a", 308, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			r := newPostRig(t, func(w http.ResponseWriter, req *http.Request) {
-				if req.Method == http.MethodPost {
-					http.Redirect(w, req, to, http.StatusSeeOther)
+				if req.Method == http.MethodPost && req.URL.RawQuery == "" {
+					w.Header().Set("Location", tt.to)
+					w.WriteHeader(tt.status)
 					return
 				}
-				const refused = `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"sign in"}}`
-				answerWith("text/event-stream", "data: "+refused+"\n\n")(w, req)
+				answerWith("application/json", toolResult)(w, req)
 			}, func(o *PipelineOptions, actions []rules.Action) {
-				actions[0].Match = matchAt(actions[0], "/mcp", "POST")
-				actions[0].MCP = &mcp.Rule{Tools: []string{"create_issue"}, Post: true}
 				o.Rules = rulesFor(t, actions[:1], []rules.Egress{
 					{Name: "server", Match: matchAt(actions[0], "/mcp", "GET", "POST"),
 						MCP: &mcp.Rule{Tools: []string{"get_issue"}, Elicitation: true}},
-					{Name: "pages", Match: matchAt(actions[0], "/pages/{id}", "GET")}})
+					{Name: "pages", Match: matchAt(actions[0], "/pages/{id}", "GET", "POST")}})
 			})
-			for range 2 { // the client follows redirects
-				if _, body := r.send("POST", "/mcp", toolCall("get_issue"), both...); !strings.Contains(body, "-32042") {
-					t.Errorf("the client got %s", body)
-				}
-			}
-			if _, body := r.send("POST", "/mcp", toolCall("create_issue"), both...); !strings.Contains(body, "session_tainted") {
-				t.Errorf("the session posts after a human's answer: %s", body)
+			_, body := r.send("POST", "/mcp", toolCall("get_issue"), both...) // the client follows redirects
+			if passes := body == toolResult; passes != tt.passes || !passes && !strings.Contains(body, "mcp_answer_unread") {
+				t.Errorf("the client got %s", body)
 			}
 		})
 	}
@@ -135,41 +136,31 @@ func TestMCPHumanBehindARedirect(t *testing.T) {
 func TestMCPEndpoint(t *testing.T) {
 	for name, tt := range map[string]struct {
 		event, to string
-		passes    bool
+		passes    string
 	}{
-		"read":                 {"endpoint", "/mcp?session=1", true},
-		"refused":              {"endpoint", "/nowhere", true},
-		"not read":             {"endpoint", "/upload", false},
-		"not read, spaced":     {" endpoint ", " /upload ", false},
-		"not read, with query": {"endpoint", "/upload?session=1", false},
-		"a post":               {"endpoint", "/posts", false},
-		"another origin":       {"endpoint", "https://api.example.com/mcp", false},
-		"relative":             {"endpoint", "mcp?session=1", true},
-		"relative, not read":   {"endpoint", "upload", false},
-		"relative, to some":    {"endpoint", "some", false},
-		"another scheme":       {"endpoint", "http:mcp", false},
-		"a longer host":        {"endpoint", "ORIGINmcp", false},
-		"absolute":             {"endpoint", "ORIGIN/mcp", true},
-		"not normal":           {"endpoint", "/nowhere/../upload", false},
-		"denied, not normal":   {"endpoint", "/denied/../upload", false},
-		"of another type":      {"note", "endpoint", true},
-		// Go's mcp-go keeps a type until an event has data.
-		"not read, in two events": {"endpoint\n", "/upload", false},
-		"read, in two events":     {"endpoint\n", "/mcp", true},
-		// Python's httpx ends lines elsewhere.
-		"not read, type in another line":    {"endpoint\x1c", "/upload", false},
-		"not read, type behind a note":      {"note\n: \u0085event: endpoint", "/upload", false},
-		"not read, type behind the URL":     {"note", "/upload\x1cevent: endpoint", false},
-		"a URL that ends elsewhere":         {"endpoint", "/mcp\x1c", false},
-		"not read, without an end (mcp-go)": {"endpoint", "/upload", false},
-		"read, without an end":              {"endpoint", "/mcp", true},
+		"read":                      {"endpoint", "/mcp?session=1", "/mcp?session=1"},
+		"refused":                   {"endpoint", "/nowhere", "/nowhere"},
+		"not read":                  {"endpoint", "/upload", ""},
+		"not read, with query":      {"endpoint", "/upload?session=1", ""},
+		"a post":                    {"endpoint", "/posts", ""},
+		"another origin":            {"endpoint", "https://api.example.com/mcp", ""},
+		"relative":                  {"endpoint", "mcp?session=1", "/mcp?session=1"},
+		"relative, not read":        {"endpoint", "upload", ""},
+		"relative, to some":         {"endpoint", "some", "/some"}, // not what a client finds that joins /mcp and some
+		"another scheme":            {"endpoint", "http:mcp", ""},
+		"a longer host":             {"endpoint", "ORIGINmcp", ""},
+		"another host":              {"endpoint", "//api.example.com/mcp", ""},
+		"another host's path":       {"endpoint", "ORIGIN//api.example.com/mcp", ""},
+		"absolute":                  {"endpoint", "ORIGIN/mcp", "/mcp"},
+		"not normal":                {"endpoint", "/nowhere/../upload", ""},
+		"denied, not normal":        {"endpoint", "/denied/../upload", ""},
+		"two":                       {"endpoint", "/mcp\n\nevent: endpoint\ndata: /mcp/2", ""},
+		"one, twice":                {"endpoint", "/mcp\n\nevent: endpoint\ndata: ORIGIN/mcp", "/mcp\n\nevent: endpoint\ndata: /mcp"},
+		"a URL that ends elsewhere": {"endpoint", "/mcp\x1c", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			said := "event: " + tt.event + "\ndata: " + tt.to + "\n\n"
-			if strings.Contains(name, "without an end") {
-				said = said[:len(said)-1]
-			}
 			r := newPostRig(t, func(w http.ResponseWriter, req *http.Request) {
+				said := "event: " + tt.event + "\ndata: " + tt.to + "\n\n"
 				answerWith("text/event-stream", strings.ReplaceAll(said, "ORIGIN", "https://"+req.Host))(w, req)
 			}, func(o *PipelineOptions, actions []rules.Action) {
 				denied, err := match.ParseDenied([]string{
@@ -183,7 +174,8 @@ func TestMCPEndpoint(t *testing.T) {
 			})
 			resp := r.start(t.Context(), "GET", "/mcp", "")
 			got, err := io.ReadAll(resp.Body)
-			if passes := strings.ReplaceAll(string(got), r.base, "ORIGIN") == said && err == nil; passes != tt.passes {
+			if want := "event: endpoint\ndata: " + tt.passes + "\n\n"; (err == nil) != (tt.passes != "") ||
+				err == nil && string(got) != want {
 				t.Errorf("the client gets %q: %v", got, err)
 			}
 		})

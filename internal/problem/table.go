@@ -280,7 +280,7 @@ var table = collect(map[string][]row{
 		{"mcp_tool_changed", 403, agents, "The server has shown another definition of the tool",
 			"Review it, pin the new hash, and start a new session."},
 		{"mcp_tool_unseen", 403, agents, "The session has not seen the pinned tool's definition",
-			"List the server's tools; after an unreadable message, start a new session."},
+			"List the server's tools; after a redirect, start a new session."},
 		{"mcp_answer_unasked", 403, agents, "The message answers a question that the server has not asked",
 			"Answer each question once, in its session."},
 		{"mcp_answer_refused", 403, agents, "No rule allows this answer to a server's question",

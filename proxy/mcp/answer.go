@@ -2,37 +2,40 @@ package mcp
 
 import (
 	"bytes"
-	"errors"
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/actionproof/mediator/proxy/jsonread"
 	"github.com/actionproof/mediator/proxy/sse"
 )
 
-const maxAnswer = 4 << 20
+// maxAnswer bounds one message of a server, in bytes.
+const maxAnswer = 8 << 20
 
-const maxEvents = 32
-
-const maxEventID = 256
+const (
+	jsonType   = "application/json"
+	streamType = "text/event-stream"
+)
 
 // Watch says which answer to read, and what to do with it.
 type Watch struct {
 	Sent   *Message // nil for an event stream that the client opens
 	Flight *Flight  // of Sent; nil if Sent expects no answer
-	Header http.Header
-	Path   string // of the request, as sent
+	Path   string   // of the request, as sent
 	Peer   Peer
 	Memory *Memory
 	Shared *Definitions
 	Rules  []*Rule
 	// reports whether a request to a path of the origin is refused, or read like its answer
 	Reads func(method, path string) bool
-	// reserves n bytes of memory, until Free; if it fails, the reading stops
+	// reserves n bytes of memory, until Free; if it fails, the answer is refused
 	Take func(n int) bool
 	Free func()
 	// Turn waits until a text of this size may be read, which takes many times its memory.
@@ -45,87 +48,100 @@ type Watch struct {
 	Returned func(result []byte)
 }
 
-// Answer is an [io.Writer] that reads an answer as it passes, and notes in the session's memory what the server asks
-// and shows. Not safe for concurrent use.
+// Answer is the body of a server's answer. Only messages pass that it has read, each written anew in the one form that
+// all clients read, once the session's memory knows what the server asks or shows by it. What it cannot read ends it.
+// It is not safe for concurrent use.
 type Answer struct {
 	Watch
-	peer      Peer   // includes the session that this answer starts
-	lastEvent string // with which the client resumes an answer
-
-	json   bool
-	moved  bool // the client's next request is read, and gets the answer
-	other  bool // a failed answer of another type, which some clients read as JSON
-	length int  // from the header; negative if unknown
-	stream *sse.Reader
-	split  bool // see [sse.Event]
-	held   []byte
-	result Result
-	status int
-	blind  bool
-	cut    error // why the rest of the answer must not pass
-	events []string
-
-	resumed []func()     // see [Memory.resume]
-	filters bool         // see [Answer.filter]
-	out     bytes.Buffer // events that may pass
+	peer      Peer // includes the session that the answer starts, or is the endpoint that it names
+	from      io.ReadCloser
+	stream    *sse.Reader // nil if the body does not pass as it comes
+	endpoint  []byte      // that a stream of [oldTransport] names
+	resumable bool
+	out       bytes.Buffer
+	cut       error // why the answer does not pass from here on
+	end       error
 }
 
-// NewAnswer begins to read the answer that w describes.
-func NewAnswer(w Watch, status int, header http.Header) *Answer {
-	a := &Answer{Watch: w, peer: w.Peer, lastEvent: w.Header.Get("Last-Event-Id"), status: status}
-	a.session(header)
-	failed := status >= http.StatusBadRequest
-	a.moved = a.movedTo(header["Location"])
-	if failed && a.isRequest() {
-		a.result = ResultError
+// read prepares an answer for the client.
+func (a *Answer) read(resp *http.Response) error {
+	a.session(resp.Header)
+	kind, err := contentType(resp.Header)
+	for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Length"} {
+		resp.Header.Del(name)
 	}
-	encoding := strings.Join(header["Content-Encoding"], ", ")
-	plain := encoding == "" || encoding == "identity"
-	said := strings.ToLower(strings.Join(header["Content-Type"], ", "))
-	kind, params, err := mime.ParseMediaType(said)
-	// some clients decode by charset
-	c := params["charset"]
-	delete(params, "charset") // some take another one for the type, or read one that is spelled by RFC 2231
-	if err != nil || c != "" && c != "utf-8" && c != "utf8" || len(params) > 0 || strings.Contains(said, "*") {
-		plain = false
-	}
-	stream := kind == "text/event-stream"
-	text := kind == "application/json" && a.Sent != nil // some clients read any answer to a GET as a stream
-	meant := a.Sent != nil && (strings.Contains(said, "/event-stream") || strings.Contains(said, "application/json"))
-	awaited := a.Sent == nil || a.isRequest() && status != http.StatusAccepted
-	switch {
-	case a.moved:
-		a.blind = true
-		a.Memory.redirected(a.peer, a.Flight)
-	case status/100 == 3: // the client may take any answer of another URL
-		a.lose(true)
-	case stream && plain:
+	resp.ContentLength = -1
+	resp.Body = a
+	switch status := resp.StatusCode; {
+	case status/100 == 3:
+		return a.move(resp)
+	case status >= http.StatusBadRequest && a.Flight != nil:
+		return a.fail(resp, err == nil && kind != streamType)
+	case status >= http.StatusBadRequest, a.Sent != nil && a.Flight == nil,
+		slices.Contains([]int{http.StatusAccepted, http.StatusNoContent, http.StatusResetContent}, status):
+		return nil // no client needs the body
+	case err == nil && kind == streamType:
 		a.stream = sse.NewReader(maxAnswer)
-	case text && plain:
-		a.json, a.length = true, -1
-		if n, err := strconv.Atoi(header.Get("Content-Length")); err == nil {
-			a.length = n
-		}
-	case stream, meant, awaited && !failed && status != http.StatusNoContent:
-		a.lose(a.Sent == nil || strings.Contains(said, "/event-stream"))
+		resp.Header.Set("Content-Type", streamType)
+		return nil
 	}
-	if failed && a.isRequest() && !a.json {
-		if a.other = encoding == "" || encoding == "identity"; !a.other {
-			a.failedUnread()
-		}
+	text, readErr := a.whole()
+	switch {
+	case readErr != nil:
+		return readErr
+	case len(text) == 0:
+		return nil
+	case err != nil:
+		return err
+	case kind != jsonType || a.Sent == nil:
+		return unread("the server's answer is of another type than application/json or text/event-stream")
 	}
-	return a
+	text, err = a.message(text)
+	a.replace(resp, text)
+	return err
 }
 
-// movedTo reports whether a redirect makes the client repeat the request where its answer is read. Most clients make a
-// GET of a request unless the status forbids it.
-func (a *Answer) movedTo(location []string) bool {
-	method, redirects := http.MethodPost, []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
-	if a.Sent == nil {
-		method = http.MethodGet
-		redirects = append(redirects, http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther)
+// contentType fails for an encoding that not all clients would read.
+func contentType(header http.Header) (string, error) {
+	encoding := strings.Join(header["Content-Encoding"], ", ")
+	kind, params, err := mime.ParseMediaType(strings.ToLower(strings.Join(header["Content-Type"], ", ")))
+	c := params["charset"]
+	if c != "" && c != "utf-8" && c != "utf8" || encoding != "" && encoding != "identity" {
+		return "", unread("the server's answer is compressed, or not in UTF-8")
 	}
-	return slices.Contains(redirects, a.status) && a.Reads(method, a.peer.pathOf(location...))
+	if err != nil { // clients would disagree
+		return "", nil
+	}
+	return kind, nil
+}
+
+// whole reads a body that is not a stream.
+func (a *Answer) whole() ([]byte, error) {
+	var text bytes.Buffer
+	for {
+		before := text.Cap()
+		_, err := io.CopyN(&text, a.from, 32<<10)
+		if grown := text.Cap() - before; text.Len() > maxAnswer || grown > 0 && !a.Take(grown) {
+			return nil, unread("the server's answer is too large to be read")
+		}
+		switch {
+		case err == io.EOF: //nolint:errorlint // io.Reader's contract
+			return text.Bytes(), nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// replace makes a message the whole answer.
+func (a *Answer) replace(resp *http.Response, text []byte) {
+	if a.end = io.EOF; len(text) == 0 {
+		return
+	}
+	resp.Header.Set("Content-Type", jsonType)
+	resp.Header.Set("Content-Length", strconv.Itoa(len(text)))
+	resp.ContentLength = int64(len(text))
+	_, _ = a.out.Write(text)
 }
 
 // session removes every session but the one that an answer starts: some clients would move their requests to it.
@@ -141,259 +157,157 @@ func (a *Answer) session(header http.Header) {
 	}
 }
 
-func (a *Answer) isRequest() bool { return a.Sent != nil && a.Sent.IsRequest() }
+// fail gives the client a failed answer as the request's error, with what the server says as its text: clients differ in
+// what else they read from it.
+func (a *Answer) fail(resp *http.Response, readable bool) error {
+	var text []byte
+	if readable {
+		text, _ = a.whole()
+	}
+	defer a.Turn(len(text))()
+	s, err := readSaid(text)
+	if err != nil || s.failed.Value == nil {
+		says := fmt.Sprintf("the server answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
+		if len(text) > 0 {
+			says = fmt.Sprintf("%s: %.2048s", says, text)
+		}
+		raw, _ := json.Marshal(rpcError{resp.StatusCode, says, nil})
+		s = said{failed: member{Value: raw}}
+	}
+	text, err = a.respond(a.Flight, s)
+	a.replace(resp, text)
+	return err
+}
 
-func (a *Answer) Close() {
-	a.json, a.other, a.stream, a.held = false, false, nil, nil
+// move passes a redirect by which the client repeats its request where the answer is read. Most clients make a GET of a
+// request unless the status forbids it.
+func (a *Answer) move(resp *http.Response) error {
+	method, redirects := http.MethodPost, []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
+	if a.Sent == nil {
+		method = http.MethodGet
+		redirects = append(redirects, http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther)
+	}
+	to, ok := a.resolve(strings.Join(resp.Header["Location"], ", "))
+	if !ok || !slices.Contains(redirects, resp.StatusCode) || !a.Reads(method, to.EscapedPath()) {
+		return unread("the server sends the client where its answer is not read, with the status %d", resp.StatusCode)
+	}
+	resp.Header.Set("Location", to.String())
+	if a.Flight != nil {
+		a.Memory.move(a.Flight)
+	}
+	return nil
+}
+
+// resolve returns the URL at the request's origin that a server means. It is written so that all clients find the same.
+func (a *Answer) resolve(said string) (*url.URL, bool) {
+	base, err := url.Parse(a.peer.origin() + a.Path)
+	if err != nil {
+		return nil, false
+	}
+	to, err := base.Parse(strings.TrimSpace(said))
+	if err != nil || to.Scheme != base.Scheme || !strings.EqualFold(to.Host, base.Host) || to.Opaque != "" ||
+		!strings.HasPrefix(to.Path, "/") || strings.HasPrefix(to.Path, "//") {
+		return nil, false
+	}
+	return &url.URL{Scheme: base.Scheme, Host: base.Host, Path: to.Path, RawPath: to.RawPath, RawQuery: to.RawQuery}, true
+}
+
+// Read implements [io.Reader].
+func (a *Answer) Read(p []byte) (int, error) {
+	for a.out.Len() == 0 && a.end == nil {
+		n, err := a.from.Read(p)
+		if a.end = err; a.stream == nil || n == 0 {
+			continue
+		}
+		held := a.stream.Held() + a.out.Cap()
+		a.stream.Write(p[:n], a.event)
+		grown := a.stream.Held() + a.out.Cap() - held
+		if a.cut == nil && (a.stream.Over() || grown > 0 && !a.Take(grown)) {
+			a.cut = unread("an event of the server is too large to be read")
+		}
+		if a.cut != nil {
+			a.end = a.cut
+		} else if a.out.Len() == 0 {
+			_, _ = a.out.WriteString(":\n") // a comment, because clients give up silent streams
+		}
+	}
+	if a.out.Len() == 0 {
+		return 0, a.end
+	}
+	return a.out.Read(p)
+}
+
+// Close implements [io.Closer].
+func (a *Answer) Close() error {
+	a.end = cmp.Or(a.end, io.ErrClosedPipe)
 	a.Free()
+	return a.from.Close()
 }
-
-// goesOn means that the rest may be a stream of messages.
-func (a *Answer) lose(goesOn bool) {
-	a.json, a.stream, a.held, a.blind = false, nil, nil, true
-	a.Memory.missed(a.peer, goesOn, false, nil)
-}
-
-func (a *Answer) miss() {
-	a.blind = true
-	a.Memory.missed(a.peer, false, false, nil)
-}
-
-// unread notes a message that clients can read, and may take for the answer to any request, also to one that is still
-// on its way to the mediator.
-func (a *Answer) unread() {
-	a.doubt()
-	a.blind = true
-	a.Memory.missed(a.peer, a.stream != nil, true, a.Flight)
-}
-
-// doubt notes a message that some clients take for the answer to the request that this answer, or the one that it
-// resumes, belongs to: they expect no other there, even under another id.
-func (a *Answer) doubt() {
-	switch {
-	case a.isRequest() && a.result == "":
-		a.result = ResultUnseen
-	case a.Sent == nil && a.lastEvent != "":
-		a.Memory.follow(a.peer, a.lastEvent, "")
-	}
-}
-
-// Write fails if the piece must not pass, because the server asks too much.
-func (a *Answer) Write(p []byte) (int, error) {
-	switch {
-	case a.cut != nil:
-	case a.json && len(a.held) == 0 && len(p) == a.length: // a whole answer need not be held
-		a.json = false
-		a.message(p)
-	case a.json && (len(a.held)+len(p) > maxAnswer || !a.Take(len(p))):
-		if a.lose(false); a.result == ResultError { // by its status, which some clients ignore
-			a.result = ResultUnseen
-		}
-	case a.json:
-		// The client may continue before End is called.
-		if a.held = append(a.held, p...); len(a.held) == a.length {
-			a.json = false
-			a.message(a.held)
-			a.held = nil
-		}
-	case a.stream != nil:
-		before := a.stream.Held()
-		a.stream.Write(p, a.event)
-		if a.stream.Odd() {
-			a.unread()
-		}
-		if after := a.stream.Held(); a.stream.Over() || after > before && !a.Take(after-before) {
-			a.lose(true)
-		}
-	}
-	if a.other && a.cut == nil {
-		a.failure(p)
-	}
-	a.hide()
-	if a.cut != nil {
-		a.doubt() // nothing of this piece passes
-	}
-	for _, end := range a.resumed {
-		end()
-	}
-	if a.resumed = nil; a.cut != nil {
-		return 0, a.cut
-	}
-	return len(p), nil
-}
-
-// hide cuts off what could not be read, if it may be a list of tools of which the client sees only some.
-func (a *Answer) hide() {
-	mayList := func() bool { return a.Sent != nil && a.Sent.Method == listTools || a.Memory.lists(a.peer) }
-	if a.blind && !a.moved && a.cut == nil && (a.filters || a.hides() && mayList()) {
-		a.cut = errList()
-	}
-}
-
-// End ends the answer. [io.EOF] means that it is complete.
-func (a *Answer) End(err error) {
-	switch {
-	case a.json && errors.Is(err, io.EOF) && (len(a.held) > 0 || a.status != http.StatusAccepted):
-		a.message(a.held)
-	case a.json:
-		a.rest(a.held)
-	case a.stream != nil:
-		text := a.stream.End()
-		if a.rest(text); a.stream.Endpoint() && len(text) > 0 && a.cut == nil && !a.leads(text) {
-			a.cut = errEndpoint()
-		}
-		if a.stream.Odd() {
-			a.unread()
-		}
-	}
-	if a.other {
-		a.refusal(a.held)
-	}
-	if !a.filters { // otherwise nothing unread has passed
-		a.hide()
-	}
-	a.json, a.other, a.held = false, false, nil
-}
-
-// Refused returns why an answer that has ended must not count as whole.
-func (a *Answer) Refused() error { return a.cut }
-
-func (a *Answer) failure(p []byte) {
-	if len(a.held)+len(p) > maxAnswer || !a.Take(len(p)) {
-		a.other, a.held = false, nil
-		a.failedUnread()
-		return
-	}
-	a.held = append(a.held, p...)
-}
-
-// failedUnread notes a failed answer that some clients read as the request's answer all the same.
-func (a *Answer) failedUnread() {
-	a.result = ResultUnseen
-	a.miss()
-}
-
-// Some clients read a failed answer of another type as the request's error, if it is JSON, or even as its result.
-func (a *Answer) refusal(text []byte) {
-	defer a.Turn(len(text))()
-	o, err := jsonread.Lenient(text, 3)
-	switch {
-	case mayHaveResult(text, o, err):
-		a.failedUnread()
-	case err == nil && !unclear(o):
-		a.sendsHuman(o)
-	case err == nil && bytes.Contains(text, []byte("32042")): // named in another case
-		a.Memory.doubt(a.Flight)
-	}
-}
-
-// Some clients accept a message without its end if it is whole.
-func (a *Answer) rest(text []byte) {
-	defer a.Turn(len(text))()
-	o, err := jsonread.Lenient(text, 3)
-	a.ignoringStatus(text, o, err)
-	switch {
-	case err != nil && mayBeWhole(text), err == nil && unclear(o):
-		a.miss()
-	case err == nil && o.Get("method").Value != nil:
-		a.asks(o)
-	case err == nil:
-		a.sendsHuman(o)
-		a.show(o.Get("result").Members, false)
-	}
-}
-
-// Followed reports whether all messages so far were read.
-func (a *Answer) Followed() bool { return !a.blind }
 
 func (a *Answer) event(e sse.Event) {
-	if e.ID != "" && len(e.ID) <= maxEventID {
-		a.events = last(append(a.events, e.ID), maxEvents)
-		if a.Sent == nil && a.lastEvent != "" {
-			a.Memory.follow(a.peer, a.lastEvent, e.ID)
-		}
+	if a.cut != nil {
+		return
 	}
-	switch kind := strings.TrimSpace(e.Type); {
-	case len(e.Data) == 0:
-	case a.stream.Endpoint() && (e.Split || !a.leads(e.Data)):
-		a.cut = errEndpoint()
-	case e.IsMessage():
-		a.split = e.Split
-		if e.Split && (a.Sent == nil || a.Sent.IsCall()) || a.stream.Odd() {
-			a.doubt()
-		}
-		a.message(e.Data)
-	case kind == "message", a.mayBeMessage(e.Data): // some clients ignore the type
-		a.unread()
-	}
-	if a.filters && a.cut == nil {
-		a.pass(e)
-	}
-}
-
-func (a *Answer) mayBeMessage(text []byte) bool {
-	defer a.Turn(len(text))()
-	return mayBeMessage(text)
-}
-
-func (a *Answer) message(text []byte) {
-	defer a.Turn(len(text))()
-	o, err := jsonread.Lenient(text, 3)
-	if err != nil || !isTaken(o) || a.status == http.StatusAccepted || a.status == http.StatusResetContent {
-		a.doubt() // some clients read no such answer
-	}
-	a.ignoringStatus(text, o, err)
 	switch {
-	case err != nil:
-		a.blind = true
-		if mayBeMessage(text) {
-			a.unread()
+	case strings.ContainsAny(e.ID, sse.LineEnds):
+		a.cut = unread("some clients find other lines in the id of an event of the server")
+	case len(e.Data) == 0:
+		e.Type = ""
+	case e.IsMessage():
+		e.Data, a.cut = a.message(e.Data)
+	case e.Type == "endpoint" && a.Sent == nil:
+		e.Data, a.cut = a.leads(e.Data)
+	default: // no message
+		e.Type, e.Data = "", nil
+	}
+	if a.cut != nil || e.Data == nil && e.ID == "" && e.Retry == "" {
+		return
+	}
+	_, _ = a.out.Write(e.Append(a.out.AvailableBuffer()))
+	a.resumable = a.resumable || e.ID != ""
+}
+
+// leads reads the endpoint to which a client of [oldTransport] sends its messages. The stream has their answers.
+func (a *Answer) leads(data []byte) ([]byte, error) {
+	to, ok := a.resolve(string(data))
+	if !ok || !a.Reads(http.MethodPost, to.EscapedPath()) {
+		return nil, unread("the server wants the client's messages at a URL whose rule is not for MCP")
+	}
+	if uri := []byte(to.RequestURI()); a.endpoint == nil || bytes.Equal(a.endpoint, uri) {
+		a.endpoint = uri
+		a.peer = NewPeer(a.peer.origin(), to.EscapedPath(), to.RawQuery, a.peer.Session)
+		return uri, nil
+	}
+	return nil, unread("the server wants the client's messages at two URLs")
+}
+
+// message returns a message as the client reads it, or nothing if no client waits for it.
+func (a *Answer) message(text []byte) ([]byte, error) {
+	defer a.Turn(len(text))()
+	s, err := readSaid(text)
+	if err != nil {
+		return nil, err
+	}
+	method, asks := s.method.Text()
+	id, err := saidID(s.id)
+	switch {
+	case !asks && a.Sent == nil:
+		f, unclear := a.Memory.awaiting(a.peer, id)
+		if err != nil || f == nil {
+			return nil, unclear
 		}
-		return
-	case unclear(o):
-		a.unread()
-		return
-	case o.Get("method").Value != nil:
-		a.asks(o)
-		return
+		return a.respond(f, s)
+	case !asks && s.id == nil && s.failed.Value != nil, !asks && err == nil && id.like() == a.Sent.ID.like():
+		return a.respond(a.Flight, s)
+	case !asks:
+		return nil, unread("the server answers another request than the one with the id %s", a.Sent.ID)
+	case s.id == nil: // a notification
+		return s.text(""), nil
+	case err != nil:
+		return nil, unread("the server asks with an id that clients read in different ways")
 	}
-	id, err := readID(o.Get("id").Value)
-	a.sendsHuman(o)
-	isOwn := err == nil && a.isRequest() && id == a.Sent.ID
-	if !isOwn && isAnswer(o) && a.isRequest() && a.stream != nil {
-		a.doubt()
+	if err := a.Memory.ask(question{peer: a.peer, id: id, asks: map[string]string{"": bounded(method)}}); err != nil {
+		return nil, err
 	}
-	if isOwn {
-		a.response(o)
-		return
-	}
-	if _, like, ok := questionID(o.Get("id").Value); ok {
-		a.Memory.resembled(a.peer, id, like) // while its own request is known
-	}
-	if isAnswer(o) && a.Sent == nil {
-		a.resumed = append(a.resumed, a.Memory.resume(a.peer, a.lastEvent, id, resultOf(o, true)))
-	}
-	taken := err == nil && a.Memory.strayed(a.peer, id, isTaken(o) && !a.split)
-	a.show(o.Get("result").Members, taken)
-}
-
-func (a *Answer) asks(o object) {
-	v := o.Get("id").Value
-	if v == nil || v.Kind() == 'n' { // a notification
-		return
-	}
-	method, isText := o.Get("method").Text()
-	id, like, ok := questionID(v)
-	if !ok || !isText {
-		a.unread()
-		return
-	}
-	a.ask(question{peer: a.peer, id: id, like: like, asks: map[string]string{"": bounded(method)}})
-}
-
-func (a *Answer) ask(q question) {
-	if err := a.Memory.ask(q); err != nil {
-		a.cut = err
-		a.miss()
-	}
+	return s.text(id), nil
 }

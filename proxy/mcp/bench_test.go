@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,7 +13,7 @@ func BenchmarkRead(b *testing.B) {
 	body := fmt.Appendf(nil,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue","arguments":{"owner":"a",`+
 			`"repo":"b","number":7,"note":%q},"_meta":{"progressToken":1}}}`, strings.Repeat("a note ", 100))
-	answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%q}],"isError":false}}`,
+	said := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":%q}],"isError":false}}`,
 		strings.Repeat("an issue ", 100))
 	h, of, memory := entry{}.header(), rules(""), new(mcp.Memory)
 	b.ReportAllocs()
@@ -26,10 +25,8 @@ func BenchmarkRead(b *testing.B) {
 		if _, err := mcp.Judge(m, h, of, peer, memory); err != nil {
 			b.Fatal(err)
 		}
-		a := mcp.NewAnswer(watch(m, memory), http.StatusOK, http.Header{"Content-Type": {"application/json"}})
-		_, _ = io.WriteString(a, answer)
-		if a.End(io.EOF); a.Result() != mcp.ResultOK {
-			b.Fatal(a.Result())
+		if _, _, result := answer(watch(b, memory, peer, m), http.StatusOK, typed(plain), said); result != mcp.ResultOK {
+			b.Fatal(result)
 		}
 	}
 }

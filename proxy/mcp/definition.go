@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,7 +28,6 @@ type definition struct {
 	// params maps a header's canonical name to the path of the argument that it repeats (x-mcp-header).
 	params map[string][]string
 
-	era     int  // the memory's era when the client saw it, or -1
 	changed bool // the session has seen another definition
 }
 
@@ -49,61 +49,62 @@ func (d *Definitions) show(server, tool, hash string) (before string) {
 	return before
 }
 
-// show notes the definitions of the tools that rules name. taken says that the client takes the result for the list it
-// asked for.
-func (a *Answer) show(result object, taken bool) {
-	tools := result.Get("tools").Value
-	if tools == nil {
-		return
-	}
-	if a.hides() && !a.filters {
-		a.cut = errList()
-	}
-	eachTool(tools, func(tool string, raw jsontext.Value) {
-		if tool == "" {
-			a.miss()
-			return
-		}
-		now := define(raw)
-		named, before := a.named(tool), ""
-		a.Listed(tool, now.hash, named)
-		if !taken && isToolName(tool) { // the client may take it for the list of another URL, as over [oldTransport]
-			before = a.Memory.show(a.peer.origin(), tool, now, false)
-		}
-		if !named {
-			return // it cannot be called here
-		}
-		before = cmp.Or(a.Memory.show(a.peer.tools(), tool, now, taken), before)
-		before = cmp.Or(before, a.Shared.show(a.peer.Server, tool, now.hash))
-		for _, r := range a.Rules {
-			before = cmp.Or(r.Pin[tool], before)
-		}
-		if before != "" && before != now.hash {
-			a.Changed(tool, before, now.hash)
-		}
-	})
+// tool is one that a server lists.
+type tool struct {
+	name  string
+	named bool // by a rule
+	definition
 }
 
-// eachTool calls do with the name and the definition of each tool in a list. The name is empty if the value is not a
-// list, or an element is not a tool with one name.
-func eachTool(list jsontext.Value, do func(name string, raw jsontext.Value)) {
-	err := jsonread.Each(list, func(raw jsontext.Value) error {
-		o, _ := jsonread.Lenient(raw, 1)
+// list reads a list of tools, and leaves out those that no rule names unless a rule shows all.
+func list(rules []*Rule, result member) (tools []tool, passes jsontext.Value, err error) {
+	listed := result.Members.Get("tools").Value
+	if listed == nil {
+		return nil, result.Value, nil
+	}
+	all := slices.ContainsFunc(rules, func(r *Rule) bool { return r.ListAll })
+	kept := []byte{'['}
+	err = jsonread.Each(listed, func(raw jsontext.Value) error {
+		o, err := jsonread.Lenient(raw, 2)
 		name, _ := o.Get("name").Text()
-		if _, _, found := o.OtherCase("name"); found {
-			name = ""
+		if _, _, found := o.OtherCase("name"); err != nil || found || name == "" {
+			return jsonread.ErrMalformed
 		}
-		do(name, raw)
+		named := slices.ContainsFunc(rules, func(r *Rule) bool { return slices.Contains(r.Tools, name) })
+		if named || all {
+			if len(kept) > 1 {
+				kept = append(kept, ',')
+			}
+			kept = append(kept, raw...)
+		}
+		tools = append(tools, tool{name, named, define(raw, o)})
 		return nil
 	})
-	if err != nil || list.Kind() == 'n' {
-		do("", nil)
+	if err != nil {
+		return nil, nil, unread("the server's list of tools is no list, or has a tool without one name")
+	}
+	return tools, result.Members.With("tools", append(kept, ']')), nil
+}
+
+// show notes the definitions of the tools that rules name: no others can be called.
+func (a *Answer) show(f *Flight, tools []tool) {
+	for _, t := range tools {
+		a.Listed(t.name, t.hash, t.named)
+		if !t.named {
+			continue
+		}
+		before := cmp.Or(a.Memory.show(f.peer.tools(), t.name, t.definition), a.Shared.show(f.peer.Server, t.name, t.hash))
+		for _, r := range f.rules {
+			before = cmp.Or(r.Pin[t.name], before)
+		}
+		if before != "" && before != t.hash {
+			a.Changed(t.name, before, t.hash)
+		}
 	}
 }
 
 // define returns the zero definition for one that has no hash.
-func define(raw jsontext.Value) (d definition) {
-	o, _ := jsonread.Lenient(raw, 2) // cannot fail: its name was read
+func define(raw jsontext.Value, o object) (d definition) {
 	var err error
 	if d.hash, err = evidence.HashJSON(raw); err != nil {
 		return definition{}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -39,94 +42,81 @@ func IsMessage(o jsonread.Object) bool {
 	})
 }
 
-func mayBeMessage(text []byte) bool {
-	o, err := jsonread.Lenient(text, 1)
+// said is one message from a server. Its texts are in the one form that all clients read.
+type said struct {
+	id             jsontext.Value // nil if the message has none
+	method         member         // of a request or a notification; an answer has a result or an error instead
+	params         member
+	result, failed member
+}
+
+// readSaid drops the members that are not JSON-RPC's. It refuses a message that clients could read in two ways, or that
+// only some would take.
+func readSaid(text []byte) (said, error) {
+	text, err := rewrite(text)
+	var o object
+	if err == nil {
+		o, err = jsonread.Lenient(text, 3)
+	}
 	if err != nil {
-		return bytes.ContainsAny(text, "{[") // clients take nothing else for a message
+		return said{}, unread("a message of the server is unreadable: %w", err)
 	}
-	_, _, found := o.OtherCase("jsonrpc", "id")
-	return found || o.Get("jsonrpc").Value != nil || o.Get("id").Value != nil // enough for mcp-go
-}
-
-// mayBeWhole reports whether the first bracket in a text that broke off is closed. Some clients ignore what is around
-// it.
-func mayBeWhole(text []byte) bool {
-	depth, quoted := 0, false
-	for i := max(0, bytes.IndexAny(text, "{[")); i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			if depth--; depth == 0 {
-				return true
-			}
+	get := func(name string) (m member) {
+		if m = o.Get(name); m.Value.Kind() == 'n' { // says no more than an absent member
+			return member{}
 		}
+		return m
 	}
-	return false
-}
-
-// mayHaveResult reports whether some clients find a result in a text that was read as o, or could not be.
-func mayHaveResult(text []byte, o object, err error) bool {
-	if err != nil {
-		text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
-		return bytes.HasPrefix(text, []byte("{")) && mayBeWhole(text)
-	}
-	return slices.ContainsFunc(o, func(m member) bool {
-		return strings.EqualFold(m.Name, "result") && m.Value.Kind() == '{'
-	})
-}
-
-// unclear reports whether some clients may read another message. To some, a member __proto__ gives an object more
-// members.
-func unclear(o object) bool {
-	for _, members := range []object{o, o.Get("result").Members, o.Get("error").Members} {
-		if members.Get("__proto__").Value != nil {
-			return true
-		}
-	}
-	_, _, found := o.OtherCase("jsonrpc", "id", "method", "params", "result", "error")
-	_, _, inResult := o.Get("result").Members.OtherCase("tools", "inputRequests", "requestState", "resultType", "task",
-		"isError")
-	_, _, inError := o.Get("error").Members.OtherCase("code", "message", "data")
-	return found || inResult || inError || isAnswer(o) && o.Get("method").Value != nil
-}
-
-func isAnswer(o object) bool { return o.Get("result").Value != nil || o.Get("error").Value != nil }
-
-// isTaken reports whether every client takes a message. Some drop one that has a member too many, or one of another
-// type.
-func isTaken(o object) bool {
+	s := said{get("id").Value, get("method"), get("params"), get("result"), get("error")}
 	version, _ := o.Get("jsonrpc").Text()
-	method := o.Get("method").Value
-	is := func(name, kinds string) bool {
-		v := o.Get(name).Value
-		return v == nil || strings.ContainsRune(kinds, rune(v.Kind()))
+	_, isMethod := s.method.Text()
+	kinds := 0
+	for _, m := range []member{s.method, s.result, s.failed} {
+		if m.Value != nil {
+			kinds++
+		}
 	}
 	switch {
-	case version != "2.0":
-		return false
-	case method != nil:
-		return is("method", `"`) && is("params", "{n")
-	case slices.ContainsFunc(o, func(m member) bool {
-		return !slices.Contains([]string{"jsonrpc", "id", "result", "error"}, m.Name)
-	}):
-		return false
+	case version != "2.0" || kinds != 1, s.method.Value != nil && !isMethod,
+		s.params.Value != nil && s.params.Value.Kind() != '{':
+		return said{}, unread("the server sent JSON that is no message of JSON-RPC 2.0")
+	case s.result.Value != nil && !isResult(s.result), s.failed.Value != nil && !isError(s.failed):
+		return said{}, unread("the server sent a result or an error that some clients read in another way")
 	}
-	if failure := o.Get("error"); failure.Value != nil {
-		code := failure.Members.Get("code").Value
-		_, err := readID(code)
-		_, isText := failure.Members.Get("message").Text()
-		return err == nil && code.Kind() == '0' && isText
+	return s, nil
+}
+
+// rewrite returns a text that clients read alike, also those that end lines at other characters, and takes half of a
+// surrogate pair for the replacement character.
+func rewrite(text []byte) ([]byte, error) {
+	v := jsontext.Value(bytes.Clone(text))
+	if jsonread.Exceeds(text) {
+		return nil, fmt.Errorf("%w of the allowed size", jsonread.ErrMalformed)
 	}
-	result := o.Get("result").Members
-	return isAnswer(o) && isMeta(result.Get("_meta").Value) && !slices.ContainsFunc(result, func(m member) bool {
-		return slices.Contains([]string{"is_error", "result_type", "input_requests", "request_state"}, m.Name) // Python
-	})
+	if err := v.Format(jsontext.AllowInvalidUTF8(true), jsontext.EscapeForJS(true)); err != nil {
+		return nil, jsonread.ErrMalformed
+	}
+	return bytes.ReplaceAll(v, []byte("\u0085"), []byte(`\u0085`)), nil
+}
+
+// isResult refuses members that only some clients take for those that matter. To some, a member __proto__ gives an
+// object more members; Python's knows names with underscores.
+func isResult(result member) bool {
+	_, _, found := result.Members.OtherCase("tools", "inputRequests", "requestState", "resultType", "task", "isError")
+	isError := result.Members.Get("isError").Value
+	return result.Value.Kind() == '{' && !found && isMeta(result.Members.Get("_meta").Value) &&
+		(isError == nil || strings.ContainsRune("tfn", rune(isError.Kind()))) &&
+		!slices.ContainsFunc(result.Members, func(m member) bool {
+			return slices.Contains([]string{"__proto__", "is_error", "result_type", "input_requests", "request_state"}, m.Name)
+		})
+}
+
+func isError(failed member) bool {
+	_, _, found := failed.Members.OtherCase("code", "message", "data")
+	code := failed.Members.Get("code").Value
+	_, err := readID(code)
+	_, isText := failed.Members.Get("message").Text()
+	return !found && err == nil && code.Kind() == '0' && isText && failed.Members.Get("__proto__").Value == nil
 }
 
 func isMeta(v jsontext.Value) bool {
@@ -141,6 +131,46 @@ func isMeta(v jsontext.Value) bool {
 	_, named := task.Members.Get("taskId").Text()
 	_, tokenErr := readID(token)
 	return (token == nil || tokenErr == nil) && (task.Value == nil || named)
+}
+
+// saidID reads the id of a server's message. A server may spell an integer in another way.
+func saidID(v jsontext.Value) (ID, error) {
+	if v.Kind() == '0' {
+		if f, err := strconv.ParseFloat(string(v), 64); err == nil && f == math.Trunc(f) && math.Abs(f) <= maxInteger {
+			return ID(strconv.FormatInt(int64(f), 10)), nil
+		}
+	}
+	return readID(v)
+}
+
+// like maps a text of digits and its number to the same value: some servers answer one with the other.
+func (id ID) like() string {
+	if text, isText := (member{Value: jsontext.Value(id)}).Text(); isText {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return strconv.FormatInt(n, 10)
+		}
+	}
+	return string(id)
+}
+
+// text is the message as a client reads it, with an id unless it is empty.
+func (s said) text(id ID) []byte {
+	text := []byte(`{"jsonrpc":"2.0"`)
+	for _, m := range []struct {
+		name  string
+		value []byte
+	}{{"id", []byte(id)}, {"method", s.method.Value}, {"params", s.params.Value}, {"result", s.result.Value},
+		{"error", s.failed.Value}} {
+		if len(m.value) > 0 {
+			text = append(append(text, `,"`+m.name+`":`...), m.value...)
+		}
+	}
+	return append(text, '}')
+}
+
+// unread refuses an answer, or the rest of one.
+func unread(format string, args ...any) error {
+	return refusal.New("mcp_answer_unread", format, args...)
 }
 
 func malformed(format string, args ...any) error {

@@ -2,6 +2,8 @@ package mcp_test
 
 import (
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -9,12 +11,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/test/check"
 )
 
-var peer = mcp.Peer{Server: "https://api.example.com/mcp"}
+const origin = "https://api.example.com"
+
+// peer is a server without sessions, and at one that gave the client a session.
+var peer, at = mcp.NewPeer(origin, "/mcp", "", ""), mcp.NewPeer(origin, "/mcp", "", "s1")
 
 // entry is one entry of a corpus: the values of its lines by key.
 type entry map[string][]string
@@ -67,14 +73,25 @@ func (e entry) header() http.Header {
 	return h
 }
 
-func watch(sent *mcp.Message, memory *mcp.Memory) mcp.Watch {
-	return mcp.Watch{
-		Sent: sent, Header: http.Header{}, Peer: peer, Memory: memory, Shared: new(mcp.Definitions), Rules: rules(""),
+// watch is for a request whose answer is read; for an event stream that the client opens if sent is nil.
+func watch(t testing.TB, memory *mcp.Memory, from mcp.Peer, sent *mcp.Message, of ...*mcp.Rule) mcp.Watch {
+	t.Helper()
+	w := mcp.Watch{
+		Sent: sent, Path: "/mcp", Peer: from, Memory: memory, Shared: new(mcp.Definitions), Rules: of,
 		Take: func(int) bool { return true }, Free: func() {}, Changed: func(string, string, string) {},
 		Listed: func(string, string, bool) {},
 		Turn:   func(int) func() { return func() {} },
-		Reads:  func(_, path string) bool { return strings.HasPrefix(path, "/mcp") },
+		Reads:  func(_, path string) bool { return strings.HasPrefix(path, "/mcp") || path == "/messages" },
 	}
+	if of == nil {
+		w.Rules = rules("")
+	}
+	if sent != nil && sent.IsRequest() {
+		var err error
+		w.Flight, err = memory.Begin(sent, from, w.Rules, sent.Name == "create_issue")
+		check.Must(t, err)
+	}
+	return w
 }
 
 func read(t testing.TB, body string, header ...string) *mcp.Message {
@@ -84,25 +101,102 @@ func read(t testing.TB, body string, header ...string) *mcp.Message {
 	return m
 }
 
+// request is one of a method, for the tool get_issue.
+func request(t testing.TB, method string, id int) *mcp.Message {
+	t.Helper()
+	return read(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"name":"get_issue"}}`, id, method))
+}
+
+const stream, plain = "text/event-stream", "application/json"
+
+// events is a stream of messages.
+func events(messages ...string) (all string) {
+	for _, m := range messages {
+		all += "data: " + m + "\n\n"
+	}
+	return all
+}
+
+// reply is an answer on its way. Its parts come as the test sends them.
+type reply struct {
+	*mcp.Answer
+	call mcp.Call
+	to   *io.PipeWriter
+	got  chan string // what the client has read, once the answer has ended
+	err  chan error
+}
+
+// begin has a server begin an answer whose body comes in parts. It fails if the answer is refused.
+func begin(t testing.TB, w mcp.Watch, kind string) *reply {
+	t.Helper()
+	from, to := io.Pipe()
+	r := &reply{call: mcp.Call{Watch: w}, to: to, got: make(chan string, 1), err: make(chan error, 1)}
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {kind}}, Body: from}
+	check.Must(t, r.call.Begin(resp))
+	r.Answer = r.call.Answer
+	go func() {
+		text, err := io.ReadAll(resp.Body)
+		_ = from.CloseWithError(io.ErrClosedPipe)
+		r.got <- string(text)
+		r.err <- err
+	}()
+	return r
+}
+
+// say returns once the mediator has read the messages, or no longer reads.
+func (r *reply) say(messages ...string) {
+	_, _ = io.WriteString(r.to, events(messages...))
+	_, _ = io.WriteString(r.to, ":\n") // is read after the messages were judged
+}
+
+// end ends the answer and returns what the client has read of it.
+func (r *reply) end(err error) string {
+	_ = r.to.CloseWithError(err)
+	text := <-r.got
+	r.call.Done(true)
+	return text
+}
+
+// answer passes a whole answer to the client. refused is the code by which the mediator withholds it, or its rest.
+func answer(w mcp.Watch, status int, header http.Header, body string) (passes, refused string, result mcp.Result) {
+	c := mcp.Call{Watch: w}
+	resp := &http.Response{StatusCode: status, Header: header, ContentLength: -1,
+		Body: io.NopCloser(iotest.DataErrReader(iotest.HalfReader(strings.NewReader(body))))}
+	err := c.Begin(resp)
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(resp.Body)
+	}
+	result = c.Answer.Result()
+	c.Done(true)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		refused = check.CodeOf(err)
+	}
+	return comments.ReplaceAllString(string(text), ""), refused, result
+}
+
+var comments = regexp.MustCompile(`(?m)^:\n`)
+
+func typed(kind string) http.Header { return http.Header{"Content-Type": {kind}} }
+
+// listen has a server say something on a stream that the client opens.
+func listen(t testing.TB, memory *mcp.Memory, from mcp.Peer, text string) (passes, refused string) {
+	t.Helper()
+	passes, refused, _ = answer(watch(t, memory, from, nil), http.StatusOK, typed(stream), text)
+	return passes, refused
+}
+
 // show shows a memory what a server sent: a message on an event stream or, after a method, the answer to a request.
 func show(t testing.TB, memory *mcp.Memory, seen string) {
 	t.Helper()
-	method, answer, isAnswer := strings.Cut(seen, " ")
+	method, said, isAnswer := strings.Cut(seen, " ")
 	if !isAnswer || strings.HasPrefix(seen, "{") {
-		a := mcp.NewAnswer(watch(nil, memory), http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
-		_, _ = io.WriteString(a, "data: "+seen+"\n\n")
-		a.End(io.EOF)
+		listen(t, memory, peer, events(seen))
 		return
 	}
 	body := `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{"name":"create_issue"}}`
-	w := watch(read(t, body), memory)
-	var err error
-	w.Flight, err = memory.Begin(w.Sent, peer, false)
-	check.Must(t, err)
-	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {"application/json"}})
-	_, _ = io.WriteString(a, answer)
-	a.End(io.EOF)
-	memory.End(w.Flight, a.Result(), true)
+	w := watch(t, memory, peer, read(t, body))
+	answer(w, http.StatusOK, typed(plain), said)
 }
 
 func rules(of string) []*mcp.Rule {
@@ -152,32 +246,30 @@ func TestMessages(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	for _, e := range readCorpus(t, "answers.txt") {
-		answer := strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(e.one("answer"))
-		for name, size := range map[string]int{"whole": len(answer) + 1, "in pieces": 1 + len(answer)/1000} {
-			t.Run(e.one("name")+" "+name, func(t *testing.T) {
-				status, err := strconv.Atoi(e.one("status"))
-				check.Must(t, err)
-				h := e.header()
-				h.Set("Content-Type", e.one("type"))
-				body := `{"jsonrpc":"2.0","id":1,"method":"` + e.one("sent") + `","params":{"name":"get_issue"}}`
-				if strings.HasPrefix(e.one("sent"), "notifications/") {
-					body = strings.Replace(body, `"id":1,`, "", 1)
-				}
-				a := mcp.NewAnswer(watch(read(t, body), new(mcp.Memory)), status, h)
-				for rest := answer; rest != ""; rest = rest[min(size, len(rest)):] {
-					_, _ = io.WriteString(a, rest[:min(size, len(rest))])
-				}
-				a.End(io.EOF)
-				got := string(a.Result())
-				if a.Resumable() {
-					got += " resumable"
-				}
-				a.Close()
-				if got != e.one("want") {
-					t.Errorf("got %q, want %q", got, e.one("want"))
-				}
-			})
-		}
+		said := strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(e.one("answer"))
+		t.Run(e.one("name"), func(t *testing.T) {
+			status, err := strconv.Atoi(e.one("status"))
+			check.Must(t, err)
+			h := e.header()
+			h.Set("Content-Type", e.one("type"))
+			body := `{"jsonrpc":"2.0","id":1,"method":"` + e.one("sent") + `","params":{"name":"get_issue"}}`
+			if strings.HasPrefix(e.one("sent"), "notifications/") {
+				body = strings.Replace(body, `"id":1,`, "", 1)
+			}
+			c := mcp.Call{Watch: watch(t, new(mcp.Memory), peer, read(t, body))}
+			resp := &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(iotest.OneByteReader(
+				strings.NewReader(said)))}
+			if err = c.Begin(resp); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+			}
+			got := string(c.Answer.Result())
+			if c.Answer.Resumable() {
+				got += " resumable"
+			}
+			if got != e.one("want") {
+				t.Errorf("got %q, want %q: %v", got, e.one("want"), err)
+			}
+		})
 	}
 }
 
@@ -193,29 +285,5 @@ func FuzzMessage(f *testing.F) {
 		}
 		wantSameReading(t, body, m)
 		_, _ = mcp.Judge(m, h, rules("elicitation sampling"), peer, new(mcp.Memory))
-	})
-}
-
-func FuzzAnswer(f *testing.F) {
-	for _, e := range readCorpus(f, "answers.txt") {
-		if answer := e.one("answer"); len(answer) < 1<<10 {
-			f.Add([]byte(strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(answer)), 3, e.one("type"))
-		}
-	}
-	f.Fuzz(func(t *testing.T, answer []byte, at int, kind string) {
-		at = min(max(at, 0), len(answer))
-		var results []mcp.Result
-		for _, pieces := range [][][]byte{{answer}, {answer[:at], answer[at:]}} {
-			sent := read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-			a := mcp.NewAnswer(watch(sent, new(mcp.Memory)), http.StatusOK, http.Header{"Content-Type": {kind}})
-			for _, p := range pieces {
-				_, _ = a.Write(p)
-			}
-			a.End(io.EOF)
-			results = append(results, a.Result())
-		}
-		if results[0] != results[1] {
-			t.Errorf("in one piece %s, in two %s", results[0], results[1])
-		}
 	})
 }

@@ -1,9 +1,7 @@
 package mcp
 
 import (
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -23,15 +21,14 @@ const (
 // (InputRequiredResult, since revision 2026-07-28).
 type question struct {
 	peer Peer
-	id   ID     // of the client's answer; empty if no client can repeat the server's id
-	like string // the same for all ids that may be taken for this one
-	// the request to continue, by method, name and state; empty for a server's own request
+	id   ID
+	// the request to continue: see [continued]; empty for a server's own request
 	of   string
 	asks map[string]string // each part's method by its key; "" for a server's own request
 }
 
 func (q question) same(o question) bool {
-	return q.of == "" && o.of == "" && q.peer == o.peer && q.id == o.id && q.like == o.like && q.asks[""] == o.asks[""]
+	return q.of == "" && o.of == "" && q.peer == o.peer && q.id == o.id && q.asks[""] == o.asks[""]
 }
 
 func bounded(method string) string { return strings.Clone(method[:min(len(method), maxMethod)]) }
@@ -42,6 +39,11 @@ func (q question) size() int { return max(1, len(q.asks)) }
 func (m *Memory) ask(q question) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.put(q)
+}
+
+// put is [Memory.ask] for a caller that holds m.mu.
+func (m *Memory) put(q question) error {
 	if slices.ContainsFunc(m.questions, q.same) {
 		return nil
 	}
@@ -53,49 +55,20 @@ func (m *Memory) ask(q question) error {
 		}
 	}
 	if own > maxQuestions || all > maxAllQuestions {
-		m.unread.add(q.peer.Server)
-		return refusal.New("mcp_answer_unread", "the server has too many unanswered questions")
+		return unread("the server has too many unanswered questions")
 	}
 	m.questions = append(m.questions, q)
 	return nil
 }
 
-// questionID returns the id of a client's answer to a request with this id, and what all ids share that may be taken
-// for it. It fails for an id that a client may change in other ways.
-func questionID(v jsontext.Value) (id ID, like string, ok bool) {
-	if v.Kind() == '0' {
-		f, err := strconv.ParseFloat(string(v), 64)
-		if err != nil || math.Abs(f) > maxInteger {
-			return "", "", false
-		}
-		like = strconv.FormatInt(int64(f), 10) // as clients without fractions read it
-		if f == math.Trunc(f) {
-			id = ID(like)
-		}
-		return id, like, true
+// continued identifies what a client sends to continue a request, by the state that the server gave it; without one it
+// repeats the request.
+func continued(of, state string) string {
+	if state == "" {
+		return of
 	}
-	id, err := readID(v)
-	return id, id.like(), err == nil
+	return evidence.HashBytes([]byte(of + state))
 }
-
-// like maps ids that may be confused to one value: a text of digits and its number are the same.
-func (id ID) like() string {
-	if v := jsontext.Value(id); v.Kind() == '"' {
-		text, _ := member{Value: v}.Text()
-		f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-		if err != nil || math.Abs(f) > maxInteger {
-			return string(id)
-		}
-		return strconv.FormatInt(int64(f), 10)
-	}
-	return string(id)
-}
-
-func continued(method, name, state string) string {
-	return evidence.HashBytes([]byte(strings.Join([]string{method, name, state}, "\x00")))
-}
-
-func (id ID) isText() bool { return strings.HasPrefix(string(id), `"`) }
 
 type answers map[string]answered
 
@@ -126,7 +99,7 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	i := m.asked(r, peer, given)
-	if i < 0 || m.unread.has(peer.Server) {
+	if i < 0 {
 		m.prompted = true
 		return Verdict{Human: true}, refusal.New("mcp_answer_unasked",
 			"the mediator cannot tell which open question of the server the message answers, if any")
@@ -152,66 +125,21 @@ func (m *Memory) answer(r *Message, peer Peer, rules []*Rule) (v Verdict, err er
 
 // byURL is the error code with which a server refuses a request until a human answers at a URL (since revision
 // 2025-11-25). The client then repeats the request.
-const byURL = -32042
+const byURL = "-32042"
 
-// sendsHuman notes such an error as a question, answered by repeating the request. Even under another id, some clients
-// take it for the error of the request whose answer it is in, and on a resumed stream for that of any broken one.
-func (a *Answer) sendsHuman(o object) {
-	said := o.Get("error").Members.Get("code")
-	text, isText := said.Text() // some clients take a text for the number
-	if !isText {
-		text = string(said.Value)
-	}
-	if code, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err != nil || code != byURL {
-		return
-	}
-	id := o.Get("id").Value
-	resumes := a.Sent == nil && a.lastEvent != ""
-	for _, f := range a.Memory.flying(a.peer, func(f *Flight, others []*Flight) bool {
-		return resumes || f == a.Flight || f.mayBe(id, others)
-	}) {
-		a.ask(question{peer: f.peer, of: f.of, asks: map[string]string{"": elicitation}})
-	}
-}
-
-func (m *Memory) flying(peer Peer, which func(f *Flight, all []*Flight) bool) (found []*Flight) {
+// repeats judges a request that may repeat one refused with byURL: a human may have answered since.
+func (m *Memory) repeats(r *Message, rules []*Rule) (human bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, f := range m.flights {
-		if f.of != "" && f.peer.origin() == peer.origin() && which(f, m.flights) {
-			found = append(found, f)
-		}
+	of := requestOf(r)
+	sent := func(q question) bool { // its server may have sent the client elsewhere
+		return q.of == of && q.asks[""] == elicitation
 	}
-	return found
-}
-
-// mayBe reports whether some client may take an answer with this id for the request's, if all are open. They read texts
-// as numbers, even such as "0x1".
-func (f *Flight) mayBe(v jsontext.Value, all []*Flight) bool {
-	id, like, ok := questionID(v)
-	if !ok || f.id == "" || f.id.like() == like {
-		return ok
-	}
-	return id.isText() && !f.id.isText() && !slices.ContainsFunc(all, func(o *Flight) bool { return o.id == id })
-}
-
-// repeats judges a request that may repeat one refused with byURL: a human may have answered since. If only an unread
-// message may have refused it, the request passes, and the session makes no more posts.
-func (m *Memory) repeats(r *Message, peer Peer, rules []*Rule) (human bool, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	repeated := Flight{peer: peer, of: continued(r.Method, r.Name, "")}
-	sent := func(q question) bool {
-		return q.of == repeated.of && q.asks[""] == elicitation // its server may have sent the client elsewhere
-	}
-	asked := slices.ContainsFunc(m.questions, sent)
-	if !asked && !m.doubtful.has(repeated.request()) {
+	if !slices.ContainsFunc(m.questions, sent) {
 		return false, nil
 	}
-	if asked {
-		if _, err := mayAnswer(elicitation, rules); err != nil {
-			return false, err
-		}
+	if _, err := mayAnswer(elicitation, rules); err != nil {
+		return false, err
 	}
 	if m.posting() {
 		return false, errPosting()
@@ -228,20 +156,17 @@ func errPosting() error {
 // asked returns the index of the question that a message answers, or -1 for none, if several different questions fit,
 // or if an answer has the wrong shape. The caller holds m.mu.
 func (m *Memory) asked(r *Message, peer Peer, given answers) int {
-	of, found, meant := continued(r.Method, r.Name, r.state), -1, -1
+	of, found := continued(requestOf(r), r.state), -1
 	for i, q := range m.questions {
 		switch {
-		case r.Method == "" && (q.of != "" || !q.peer.same(peer) || q.like != r.ID.like()):
+		case r.Method == "" && (q.of != "" || q.peer != peer || q.id != r.ID):
 			continue
 		case r.Method != "" && (q.of != of || q.peer.Server != peer.Server || !q.has(given)):
 			continue
-		case !q.fits(given), meant >= 0 && !q.asksAs(m.questions[meant], given):
+		case !q.fits(given), found >= 0 && !q.asksAs(m.questions[found], given):
 			return -1
 		}
-		meant = i
-		if r.Method != "" || q.id == r.ID && q.peer == peer {
-			found = i
-		}
+		found = i
 	}
 	return found
 }

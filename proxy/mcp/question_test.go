@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/test/check"
@@ -17,238 +18,88 @@ const (
 	lists   = `{"jsonrpc":"2.0","id":7,"method":"roots/list"}`
 	samples = `{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage","params":{}}`
 
-	human    = `{"jsonrpc":"2.0","id":7,"result":{"action":"accept","content":{"name":"what I want"}}}`
-	failure  = `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"what I want"}}`
-	cannot   = `{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"Method not found"}}`
-	empty    = `{"jsonrpc":"2.0","id":7,"result":{}}`
-	byModel  = `{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"type":"text","text":"a"},"model":"m"}}`
-	unasked  = "mcp_answer_unasked"
-	twice    = `{"x":1,"x":1,`
-	asEvents = "text/event-stream"
+	human   = `{"jsonrpc":"2.0","id":7,"result":{"action":"accept","content":{"name":"what I want"}}}`
+	failure = `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"what I want"}}`
+	cannot  = `{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"Method not found"}}`
+	empty   = `{"jsonrpc":"2.0","id":7,"result":{}}`
+	byModel = `{"jsonrpc":"2.0","id":7,"result":{"role":"assistant","content":{"type":"text","text":"a"},"model":"m"}}`
+	unasked = "mcp_answer_unasked"
+	twice   = `{"x":1,"x":1,`
 )
-
-func listen(memory *mcp.Memory, from mcp.Peer, header http.Header, text string) error {
-	w := watch(nil, memory)
-	w.Peer = from
-	a := mcp.NewAnswer(w, http.StatusOK, header)
-	_, err := io.WriteString(a, text)
-	a.End(io.EOF)
-	return err
-}
 
 func taints(verdict string) bool { return verdict == unasked || strings.HasSuffix(verdict, " human") }
 
-// TestQuestions judges a client's answer after messages that the client and the mediator may read differently. It
-// passes only as the answer to the one open question. Anything else is refused, and the session makes no more posts.
+// TestQuestions judges a client's answer after what servers have said. It passes only as the answer to the one open
+// question that the client has read. Anything else is refused, and the session makes no more posts.
 func TestQuestions(t *testing.T) {
-	events := http.Header{"Content-Type": {asEvents}}
-	event := func(messages ...string) (out string) {
-		for _, m := range messages {
-			out += "data: " + m + "\n\n"
-		}
-		return out
-	}
-	type seen = func(*testing.T, *mcp.Memory)
-	raw := func(text string) seen {
-		return func(_ *testing.T, memory *mcp.Memory) { _ = listen(memory, peer, events, text) }
-	}
-	says := func(messages ...string) seen { return raw(event(messages...)) }
-	// of is a message with another id.
-	of := func(id, message string) string { return strings.Replace(message, "7", id, 1) }
-	with := func(header http.Header, text string) seen {
-		return func(_ *testing.T, memory *mcp.Memory) {
-			_ = listen(memory, peer, header, text)
-			_ = listen(memory, peer, events, event(pings))
-		}
-	}
-	const notified = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-	answers := func(sent string, status int, header http.Header, text string, end error) seen {
-		return func(t *testing.T, memory *mcp.Memory) {
-			w := watch(nil, memory)
-			if sent != "" {
-				w.Sent = read(t, sent)
-			}
-			a := mcp.NewAnswer(w, status, header)
-			_, _ = io.WriteString(a, text)
-			a.End(end)
-			_ = listen(memory, peer, events, event(pings))
-		}
-	}
+	with := func(old, now, message string) string { return strings.Replace(message, old, now, 1) }
+	elsewhere := mcp.NewPeer("https://other.example.com", "/mcp", "", "")
 	for name, tt := range map[string]struct {
-		seen    seen
+		from    mcp.Peer // the server; peer if it is zero
+		said    string
 		allowed string // of rules
 		answer  string
 		want    string
 	}{
-		"a ping": {says(pings), "", empty, "pass reads"},
-		"a ping, with metadata": {says(pings), "",
-			strings.Replace(empty, `{}`, `{"_meta":{},"resultType":"complete"}`, 1), "pass reads"},
-		"a ping that the client cannot answer":   {says(pings), "", cannot, "pass reads"},
-		"a ping answered by a human":             {says(pings), "", human, unasked},
-		"a ping answered by a human, with leave": {says(pings), "elicitation", human, unasked},
-		"a ping answered by a human's error":     {says(pings), "elicitation", failure, unasked},
-		"a ping answered by a model":             {says(pings), "sampling", byModel, unasked},
-		"roots answered by a human":              {says(lists), "elicitation", human, unasked},
-		"roots answered by a human's error":      {says(lists), "elicitation", failure, unasked},
-		"roots, and what a human has said": {says(lists), "",
-			strings.Replace(human, `"action"`, `"roots":[],"action"`, 1), unasked},
-		"roots that are no list":       {says(lists), "", strings.Replace(empty, `{}`, `{"roots":"a"}`, 1), unasked},
-		"no roots":                     {says(lists), "", cannot, "pass reads"},
-		"a sample answered by a human": {says(samples), "sampling", human, unasked},
-		"a sample answered by a human, as a model": {says(samples), "sampling elicitation",
-			strings.Replace(byModel, `"role"`, `"action":"accept","role"`, 1), unasked},
-		"a sample that a human rejected": {says(samples), "sampling",
-			strings.Replace(failure, "-32603", "-1", 1), "pass reads human"},
-		"a sample that failed":                      {says(samples), "sampling", failure, "pass reads"},
-		"an elicitation answered by a model":        {says(elicits), "elicitation", byModel, unasked},
-		"an elicitation":                            {says(elicits), "elicitation", human, "pass reads human"},
-		"an elicitation that failed":                {says(elicits), "elicitation", failure, "pass reads human"},
-		"an elicitation without leave":              {says(elicits), "", human, "mcp_answer_refused"},
-		"an elicitation without leave, as a ping's": {says(elicits), "", empty, unasked},
-
-		"nothing":                            {raw(""), "elicitation", human, unasked},
-		"a result that is a text":            {says(pings), "", strings.Replace(empty, `{}`, `"a"`, 1), unasked},
-		"behind a ping":                      {says(pings, elicits), "elicitation", human, unasked},
-		"before a ping":                      {says(elicits, pings), "elicitation", human, unasked},
-		"behind a ping, and neither answers": {says(elicits, pings), "elicitation", cannot, unasked},
-		"behind a ping of the same text":     {says(of(`"7"`, elicits), pings), "elicitation", cannot, unasked},
-		"behind a ping of the same fraction": {says(of(`7.5`, elicits), pings), "elicitation", cannot, unasked},
-		"behind a ping, after another fraction": {says(of("6.5", elicits), of("7.5", elicits), pings), "", cannot,
-			unasked},
-		"by another spelling of its id":     {says(of("7.0", elicits)), "elicitation", human, "pass reads human"},
-		"behind a ping of another spelling": {says(of("7.0", elicits), pings), "elicitation", cannot, unasked},
-		"behind another spelling of a ping": {says(of("70e-1", pings), elicits), "elicitation", cannot, unasked},
-		"the same one on a resumed stream":  {says(elicits, elicits), "elicitation", human, "pass reads human"},
-
-		"in an event of another type": {raw("event: x\ndata: " + elicits + "\n\n"), "elicitation", human,
-			unasked},
-		"a ping in an event of another type": {raw("event: x\ndata: " + pings + "\n\n"), "", empty, unasked},
-		"a ping that some take for a message": {raw("event: message \ndata: " + pings + "\n\n" + event(pings)), "",
-			empty, unasked},
-		"a ping in an event typed as a message": {raw("event: message\ndata: " + pings + "\n\n"), "", empty,
-			"pass reads"},
-		"a ping in an event whose type is taken back": {raw("event: x\nevent:\ndata: " + pings + "\n\n"), "", empty,
-			"pass reads"},
-		"in an event that lacks its end": {raw(event(pings) + "data: " + elicits), "elicitation", cannot, unasked},
-		"half an event": {raw(event(pings) + "data: " + elicits[:40]), "elicitation", empty,
-			"pass reads"},
-		"in half a line of an event": {raw(event(pings) + "da"), "", empty, "pass reads"},
-		"in a line that is none of an event": {raw("data:\r" + elicits + "\n\n" + event(pings)), "elicitation",
-			cannot, unasked},
-		"behind a mark that some readers strip": {raw("\u00ef\u00bb\u00bfdata: " + elicits + "\n\n" + event(pings)),
-			"elicitation", cannot, unasked},
-
-		"behind a CR in a comment": {raw(":\revent: x\ndata: " + elicits + "\n\n" + event(pings)),
-			"elicitation", cannot, unasked},
-		"behind a byte order mark": {raw("\ufeffevent: x\ndata: " + elicits + "\n\n" + event(pings)),
-			"elicitation", cannot, unasked},
-		"between lines of a notification": {
-			raw("data: {\"jsonrpc\":\"2.0\",\"method\":\"a\",\"params\":\nid:\u2028\ndata: " + elicits +
-				"\nid:\u2028\ndata: }\n\n" + event(pings)), "elicitation", cannot, unasked},
-		"in an event of a type taken back": {
-			raw("event: x\u2028event: message\ndata: " + elicits + "\n\n" + event(pings)), "elicitation", cannot,
-			unasked},
-		"in the last line, which has no end": {raw(event(pings) + "data: \u2028data: " + elicits + "\u2028\u2028"),
-			"elicitation", cannot, unasked},
-		"in an event of another type, behind": {raw("event: x\ndata: " + elicits + "\n\n" + event(pings)),
-			"elicitation", cannot, unasked},
-		"in an event of a type that cannot be": {raw("event: x\ndata: " + twice + elicits[1:] + "\n\n" + event(pings)),
-			"elicitation", cannot, unasked},
-		"signs of life in events of other types": {
-			raw(
-				"event: ping\ndata: {}\n\nevent: ping\ndata: 2026-11-23 " +
-					"21:00:00\n\nevent: time\ndata: {\"at\":1}\n\n: " +
-					"ping\r\n\r\n" + event(pings)), "", empty, "pass reads"},
-		"in another encoding of characters": {
-			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7"}}, "data: +AHs-\n\n"), "", empty, unasked},
-		"in an encoding that is itself encoded": {
-			with(http.Header{"Content-Type": {asEvents + "; charset*=iso-8859-1''utf-7"}}, "data: +AHs-\n\n"), "",
-			empty, unasked},
-		"in an encoding that is not clear": {
-			with(http.Header{"Content-Type": {asEvents + "; charset=utf-7; ="}}, "data: +AHs-\n\n"), "", empty,
-			unasked},
-		"a ping in UTF-8, as its type says": {with(http.Header{"Content-Type": {asEvents + `; charset="UTF-8"`}}, ""),
-			"", empty, "pass reads"},
-
-		"with a member twice":       {says(twice+elicits[1:], pings), "", empty, unasked},
-		"with text that is no text": {says(strings.Replace(elicits, "?", "\xff", 1), pings), "", empty, unasked},
-		"nested deep": {
-			says(strings.Replace(elicits, `"?"`, strings.Repeat("[", 20000)+strings.Repeat("]", 20000), 1), pings), "",
-			empty, unasked},
-		"in a batch": {says("["+elicits+"]", pings), "", empty, unasked},
-		"in a message that is too large": {says(strings.Replace(elicits, "?", strings.Repeat("?", 5<<20), 1), pings),
-			"", empty, unasked},
-		"as a request and a response": {
-			says(strings.Replace(elicits, `"params"`, `"result":{},"params"`, 1), pings), "", empty, unasked},
-		"with members in another case": {says(strings.Replace(elicits, `"method"`, `"Method"`, 1), pings), "", empty,
-			unasked},
-		"with a number that is no id": {says(of("1e300", elicits), pings), "", empty, unasked},
-		"with a list as its id":       {says(of("[7]", elicits), pings), "", empty, unasked},
-		"in words":                    {says("hello", pings), "", empty, "pass reads"},
-		"compressed": {with(http.Header{"Content-Type": {asEvents}, "Content-Encoding": {"gzip"}}, "x"),
-			"", empty, unasked},
-		"in a stream of another type": {with(http.Header{"Content-Type": {"text/plain"}}, event(elicits)), "", empty,
-			unasked},
-		"in a stream of two types": {with(http.Header{"Content-Type": {asEvents, plain}}, ""), "", empty, unasked},
-		"in a stream that says JSON": {with(http.Header{"Content-Type": {"application/json"}}, event(elicits)), "",
-			empty, unasked},
-
-		"behind many others": {func(_ *testing.T, memory *mcp.Memory) {
-			_ = listen(memory, peer, events, event(elicits))
-			for i := range 100 {
-				_ = listen(memory, peer, events, event(fmt.Sprintf(`{"jsonrpc":"2.0","id":"p%d","method":"ping"}`, i)))
-			}
-			_ = listen(memory, peer, events, event(pings))
-		}, "elicitation", cannot, unasked},
-		"in an answer to another request, which breaks": {answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`,
-			http.StatusOK,
-			http.Header{"Content-Type": {plain}, "Content-Length": {"4000"}}, elicits, io.ErrUnexpectedEOF),
-			"", empty, unasked},
-		"in the answer to a notification": {
-			answers(notified, http.StatusOK, events, event(elicits), io.EOF), "", empty, unasked},
-		"in the answer to an answer": {
-			answers(empty, http.StatusAccepted, events, event(elicits), io.EOF), "", empty, unasked},
-		"in the answer to a notification, of a type that is only like JSON": {
-			answers(notified, http.StatusOK, http.Header{"Content-Type": {plain + "x"}}, elicits, io.EOF),
-			"", empty, unasked},
-		"words, in the answer to a notification": {
-			answers(notified, http.StatusOK, http.Header{"Content-Type": {"text/plain"}}, "Accepted", io.EOF),
-			"", empty, "pass reads"},
-		"a stream that a server does not have": {
-			answers("", http.StatusMethodNotAllowed, http.Header{"Content-Type": {plain}},
-				`{"jsonrpc":"2.0","error":{"code":-32000,"message":"Method not allowed."},"id":null}`, io.EOF),
-			"", empty, "pass reads"},
-		"nothing, in the answer to a notification": {
-			answers(notified, http.StatusOK, http.Header{"Content-Type": {plain}}, "", io.EOF),
-			"", empty, "pass reads"},
-		"at another address, where the server has sent the client": {func(t *testing.T, memory *mcp.Memory) {
-			_ = listen(memory, mcp.Peer{Server: peer.Server + "2"}, events, event(elicits))
-			answers(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, http.StatusTemporaryRedirect, http.Header{}, "",
-				io.EOF)(
-				t, memory)
-		}, "elicitation", empty, unasked},
-		"in another session of the server": {func(_ *testing.T, memory *mcp.Memory) {
-			_ = listen(memory, at, events, event(elicits))
-		}, "elicitation", human, unasked},
-		"of another server": {func(_ *testing.T, memory *mcp.Memory) {
-			_ = listen(memory, mcp.Peer{Server: "https://other/mcp"}, events, event(elicits))
-			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, "pass reads"},
-		"unread, of another server": {func(_ *testing.T, memory *mcp.Memory) {
-			_ = listen(memory, mcp.Peer{Server: "https://other/mcp"}, events, event(twice+elicits[1:]))
-			_ = listen(memory, peer, events, event(pings))
-		}, "", empty, "pass reads"},
+		"a ping": {said: events(pings), answer: empty, want: "pass reads"},
+		"a ping, with metadata": {said: events(pings),
+			answer: with(`{}`, `{"_meta":{},"resultType":"complete"}`, empty), want: "pass reads"},
+		"a ping that the client cannot answer":   {said: events(pings), answer: cannot, want: "pass reads"},
+		"a ping answered by a human":             {said: events(pings), answer: human, want: unasked},
+		"a ping answered by a human, with leave": {said: events(pings), allowed: "elicitation", answer: human, want: unasked},
+		"a ping answered by a human's error":     {said: events(pings), allowed: "elicitation", answer: failure, want: unasked},
+		"a ping answered by a model":             {said: events(pings), allowed: "sampling", answer: byModel, want: unasked},
+		"a ping answered with a text":            {said: events(pings), answer: with(`{}`, `"a"`, empty), want: unasked},
+		"roots answered by a human":              {said: events(lists), allowed: "elicitation", answer: human, want: unasked},
+		"roots answered by a human's error":      {said: events(lists), allowed: "elicitation", answer: failure, want: unasked},
+		"roots, and what a human has said": {said: events(lists), answer: with(`"action"`, `"roots":[],"action"`, human),
+			want: unasked},
+		"roots that are no list":       {said: events(lists), answer: with(`{}`, `{"roots":"a"}`, empty), want: unasked},
+		"no roots":                     {said: events(lists), answer: cannot, want: "pass reads"},
+		"a sample answered by a human": {said: events(samples), allowed: "sampling", answer: human, want: unasked},
+		"a sample answered by a human, as a model": {said: events(samples), allowed: "sampling elicitation",
+			answer: with(`"role"`, `"action":"accept","role"`, byModel), want: unasked},
+		"a sample that a human rejected": {said: events(samples), allowed: "sampling", answer: with("-32603", "-1", failure),
+			want: "pass reads human"},
+		"a sample that failed": {said: events(samples), allowed: "sampling", answer: failure, want: "pass reads"},
+		"an elicitation answered by a model": {said: events(elicits), allowed: "elicitation", answer: byModel,
+			want: unasked},
+		"an elicitation": {said: events(elicits), allowed: "elicitation", answer: human, want: "pass reads human"},
+		"an elicitation that failed": {said: events(elicits), allowed: "elicitation", answer: failure,
+			want: "pass reads human"},
+		"an elicitation without leave":              {said: events(elicits), answer: human, want: "mcp_answer_refused"},
+		"an elicitation without leave, as a ping's": {said: events(elicits), answer: empty, want: unasked},
+		"nothing":                            {allowed: "elicitation", answer: human, want: unasked},
+		"behind a ping":                      {said: events(pings, elicits), allowed: "elicitation", answer: human, want: unasked},
+		"behind a ping, and neither answers": {said: events(elicits, pings), allowed: "elicitation", answer: cannot, want: unasked},
+		"by another spelling of its id": {said: events(with("7", "7.0", elicits)), allowed: "elicitation", answer: human,
+			want: "pass reads human"},
+		"by a text of its id": {said: events(with("7", `"7"`, elicits)), allowed: "elicitation", answer: human,
+			want: unasked},
+		"the same one twice": {said: events(elicits, elicits), allowed: "elicitation", answer: human,
+			want: "pass reads human"},
+		"in an event of another type": {said: "event: x\n" + events(elicits), allowed: "elicitation", answer: human,
+			want: unasked},
+		"in an event that lacks its end": {said: "data: " + elicits, allowed: "elicitation", answer: human, want: unasked},
+		"in a message that is refused": {said: events(with("{", twice, elicits), elicits), allowed: "elicitation",
+			answer: human, want: unasked},
+		"in another session":     {from: at, said: events(elicits), allowed: "elicitation", answer: human, want: unasked},
+		"of another server":      {from: elsewhere, said: events(elicits), allowed: "elicitation", answer: human, want: unasked},
+		"of a method of nobody":  {said: events(with("ping", "tasks/get", pings)), answer: empty, want: "mcp_method_refused"},
+		"a ping behind comments": {said: ": a\r\n\r\nevent: ping\ndata: {}\n\n" + events(pings), answer: empty, want: "pass reads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
-			tt.seen(t, memory)
-			if got := judge(entry{"body": {tt.answer}, "rules": {tt.allowed}}, memory); got != tt.want ||
-				memory.Prompted() != taints(tt.want) {
+			if tt.from == (mcp.Peer{}) {
+				tt.from = peer
+			}
+			listen(t, memory, tt.from, tt.said)
+			e := entry{"body": {tt.answer}, "rules": {tt.allowed}}
+			if got := judge(e, memory); got != tt.want || memory.Prompted() != taints(tt.want) {
 				t.Errorf("got %s, tainted %t; want %s, %t", got, memory.Prompted(), tt.want, taints(tt.want))
 			}
 			if strings.HasPrefix(tt.want, "pass") {
-				if got := judge(entry{"body": {tt.answer}, "rules": {tt.allowed}}, memory); got != unasked ||
-					!memory.Prompted() {
+				if got := judge(e, memory); got != unasked || !memory.Prompted() {
 					t.Errorf("the same answer once more: %s", got)
 				}
 			}
@@ -295,18 +146,15 @@ func TestInputs(t *testing.T) {
 			"elicitation", `"k":` + roots + `,"l":` + accept, "pass reads human"},
 		"the wrong way round": {[]string{asks(rootsK+`,"l":{"method":"elicitation/create"}`, "s")},
 			"elicitation", `"l":` + roots + `,"k":` + accept, unasked},
-		"behind one that could not be read": {[]string{twice + asks(elicitK, "s")[1:], asks(rootsK, "s")}, "", `"k":` +
-			roots, unasked},
+		"one that the client does not read": {[]string{twice + asks(rootsK, "s")[1:]}, "", `"k":` + roots, unasked},
+		"inputs that are no object":         {[]string{asks(`"k":"roots/list"`, "s")}, "", `"k":` + roots, unasked},
 		"a method that no rule names": {[]string{asks(`"k":{"method":"tasks/result"}`, "s")}, "", `"k":` + accept,
 			"mcp_method_refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
-			for _, answer := range tt.seen {
-				w := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), memory)
-				a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {plain}})
-				_, _ = io.WriteString(a, answer)
-				a.End(io.EOF)
+			for _, said := range tt.seen {
+				answer(watch(t, memory, peer, request(t, "tools/call", 1)), http.StatusOK, typed(plain), said)
 			}
 			body :=
 				`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get_issue",` +
@@ -327,76 +175,74 @@ func TestInputs(t *testing.T) {
 }
 
 func TestTooManyQuestions(t *testing.T) {
-	memory, events := new(mcp.Memory), http.Header{"Content-Type": {asEvents}}
-	asks := func(from string, i int) error {
-		return listen(memory, mcp.Peer{Server: from}, events,
-			fmt.Sprintf(`data: {"jsonrpc":"2.0","id":%d,"method":"ping"}`+"\n\n", i))
+	memory := new(mcp.Memory)
+	asks := func(server string, i int) (refused string) {
+		_, refused = listen(t, memory, mcp.Peer{Server: server}, events(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)))
+		return refused
 	}
 	n := 0
-	for asks("a", n) == nil && n < 10_000 {
+	for asks("https://a/", n) == "" && n < 10_000 {
 		n++
 	}
-	if n == 0 || n == 10_000 {
-		t.Fatalf("a server may ask %d questions", n)
+	if refused := asks("https://a/", n); n == 0 || refused != "mcp_answer_unread" {
+		t.Fatalf("a server may ask %d questions: %s", n, refused)
 	}
-	check.WantCode(t, asks("a", n), "mcp_answer_unread")
-	w := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), memory)
-	w.Peer.Server = "a"
-	_, err := io.WriteString(mcp.NewAnswer(w, http.StatusOK, events),
-		`data: {"jsonrpc":"2.0","id":1,"result":{"resultType":"input_required","requestState":"s"}}`+"\n\n")
-	check.WantCode(t, err, "mcp_answer_unread")
-	if err := asks("b", 1); err != nil {
-		t.Errorf("another server: %v", err)
-	}
-	for i := range 10_000 {
-		if err = asks(fmt.Sprint(i), 1); err != nil {
-			break
+	for _, said := range []string{`"result":{"resultType":"input_required","requestState":"s"}`,
+		`"error":{"code":-32042,"message":"m"}`} {
+		w := watch(t, memory, mcp.Peer{Server: "https://a/"}, request(t, "tools/call", 1))
+		passes, refused, result := answer(w, http.StatusOK, typed(stream), events(`{"jsonrpc":"2.0","id":1,`+said+`}`))
+		if passes != "" || refused != "mcp_answer_unread" || result != mcp.ResultUnseen {
+			t.Errorf("%s: the client reads %q, %s, %s", said, passes, refused, result)
 		}
 	}
-	check.WantCode(t, err, "mcp_answer_unread")
-	if got := judge(entry{"body": {`{"jsonrpc":"2.0","id":1,"result":{}}`}}, memory); got != unasked {
-		t.Errorf("an answer to a server that was not asked for: %s", got)
+	if refused := asks("https://b/", 1); refused != "" {
+		t.Errorf("another server: %s", refused)
+	}
+	for i := 0; i < 10_000 && asks(fmt.Sprintf("https://c%d/", i), 1) == ""; i++ {
+	}
+	if refused := asks("https://d/", 1); refused != "mcp_answer_unread" {
+		t.Errorf("all servers ask as much as they like: %q", refused)
 	}
 }
 
-func TestHumanElsewhere(t *testing.T) {
+// TestHumanByURL has a server refuse a call until a human answers at a URL. The client then repeats the call.
+func TestHumanByURL(t *testing.T) {
 	const (
-		refuses  = `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"","data":{"elicitations":[{"mode":"url"}]}}}`
-		other    = `{"jsonrpc":"2.0","id":7,"error":{"code":-32043,"message":""}}`
-		refused  = "mcp_answer_refused"
-		asHuman  = "pass reads human"
-		answered = "data: " + empty + "\n\n"
+		refuses = `{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"","data":{"elicitations":[{"mode":"url"}]}}}`
+		other   = `{"jsonrpc":"2.0","id":7,"error":{"code":-32043,"message":""}}`
+		refused = "mcp_answer_refused"
+		asHuman = "pass reads human"
 	)
 	spelled := func(old, now string) string { return strings.Replace(refuses, old, now, 1) }
-	event := func(text string) string { return "data: " + text + "\n\n" }
 	for name, tt := range map[string]struct {
 		status        int
 		kind, said    string
 		tool, allowed string
 		want          string
 	}{
-		"repeated":                     {200, plain, refuses, "get_issue", "elicitation", asHuman},
-		"repeated without leave":       {200, plain, refuses, "get_issue", "", refused},
-		"refused with a status":        {403, plain, refuses, "get_issue", "elicitation", asHuman},
-		"in a stream":                  {200, asEvents, event(refuses), "get_issue", "elicitation", asHuman},
-		"after another answer":         {200, asEvents, answered + event(refuses), "get_issue", "", refused},
-		"the code spelled otherwise":   {200, plain, spelled("-32042", "-32.042e3"), "get_issue", "", refused},
-		"its id spelled otherwise":     {200, plain, spelled("7", "7.0"), "get_issue", "", refused},
-		"another tool":                 {200, plain, refuses, "create_issue", "", "pass issues"},
-		"refused for another reason":   {200, plain, other, "get_issue", "", "pass reads"},
-		"a refusal of another request": {200, asEvents, event(spelled("7", "8")), "get_issue", "", refused},
-		"the code as a text":           {200, plain, spelled("-32042", `"-32042"`), "get_issue", "", refused},
-		"in an event without its end":  {200, asEvents, "data: " + refuses, "get_issue", "", refused},
-		"accepted, and then refused on another connection": {202, "", event(refuses), "get_issue", "elicitation",
-			asHuman},
+		"repeated":                   {200, plain, refuses, "get_issue", "elicitation", asHuman},
+		"repeated without leave":     {200, plain, refuses, "get_issue", "", refused},
+		"refused with a status":      {403, plain, refuses, "get_issue", "elicitation", asHuman},
+		"with a status and a type":   {403, "text/plain", refuses, "get_issue", "elicitation", asHuman},
+		"in a stream":                {200, stream, events(refuses), "get_issue", "elicitation", asHuman},
+		"after another answer":       {200, stream, events(empty, refuses), "get_issue", "", "pass reads"},
+		"its id spelled otherwise":   {200, plain, spelled("7", "7.0"), "get_issue", "", refused},
+		"under no id":                {200, plain, spelled("7", "null"), "get_issue", "", refused},
+		"another tool":               {200, plain, refuses, "create_issue", "", "pass issues"},
+		"refused for another reason": {200, plain, other, "get_issue", "", "pass reads"},
+		"the code as a text":         {200, plain, spelled("-32042", `"-32042"`), "get_issue", "", "pass reads"},
+		"on another connection":      {202, "", events(refuses), "get_issue", "elicitation", asHuman},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
-			a, end := send(t, memory, "tools/call", 7, tt.kind, tt.status)
-			_, _ = io.WriteString(a, tt.said)
-			end()
+			w := watch(t, memory, peer, request(t, "tools/call", 7))
+			passes, _, _ := answer(w, tt.status, typed(tt.kind), tt.said)
 			if tt.status == http.StatusAccepted {
-				_ = listen(memory, peer, http.Header{"Content-Type": {asEvents}}, tt.said)
+				passes, _ = listen(t, memory, peer, tt.said)
+			}
+			if seen := strings.Contains(passes, "32042"); seen != (tt.want == asHuman || tt.want == refused || tt.tool ==
+				"create_issue") {
+				t.Errorf("the client reads %s", passes)
 			}
 			again := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"` + tt.tool + `"}}`
 			got := judge(entry{"body": {again}, "rules": {tt.allowed}}, memory)
@@ -405,4 +251,65 @@ func TestHumanElsewhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// humanAnswers has a human answer a server, which a rule allows.
+func humanAnswers(t *testing.T, memory *mcp.Memory) error {
+	t.Helper()
+	show(t, memory, `{"jsonrpc":"2.0","id":"human","method":"elicitation/create"}`)
+	_, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":"human","result":{"action":"accept"}}`), entry{}.header(),
+		rules("elicitation"), peer, memory)
+	return err
+}
+
+func post(t *testing.T, memory *mcp.Memory) mcp.Watch {
+	t.Helper()
+	return watch(t, memory, at, read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`))
+}
+
+// TestHumanBesidesPost: no human answers while a post has no result, here one that is resumed on another stream.
+func TestHumanBesidesPost(t *testing.T) {
+	for resumed, refused := range map[string]bool{`"result":{}`: false, `"error":{"code":1,"message":""}`: false,
+		`"error":{}`: true, `"result":{"task":{"taskId":"t"}}`: true, `"result":{"resultType":"task"}`: true,
+		`"result":{"resultType":"input_required","requestState":"s"}`: false} {
+		memory := new(mcp.Memory)
+		a := begin(t, post(t, memory), stream)
+		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
+		_, _ = io.WriteString(a.to, "id: e1\ndata: \n\n:\n")
+		kept := make(chan mcp.Result, 1)
+		memory.Keep(a.Flight, time.Hour, func(r mcp.Result) { kept <- r })
+		a.end(io.EOF)
+		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
+		if memory.Prompted() {
+			t.Error("an answer that was refused counts")
+		}
+		listen(t, memory, at, events(`{"jsonrpc":"2.0","id":7,`+resumed+"}"))
+		if err := humanAnswers(t, memory); (err != nil) != refused || memory.Prompted() == refused {
+			t.Errorf("after %s: %v, %t", resumed, err, memory.Prompted())
+		}
+	}
+}
+
+func TestHumanAfterPost(t *testing.T) {
+	for said, refused := range map[string]bool{`"result":{}`: false, `"result":{"isError":true}`: false,
+		`"error":{"code":1,"message":""}`: false, `"result":{"resultType":"task"}`: true, `"result":1`: true, "": true,
+		`"result":{"task":{"taskId":"t"}}`: true, `"result":{"requestState":"s"}`: false} {
+		memory := new(mcp.Memory)
+		a := begin(t, post(t, memory), stream)
+		check.WantCode(t, humanAnswers(t, memory), "mcp_answer_refused")
+		if said != "" {
+			a.say(`{"jsonrpc":"2.0","id":7,` + said + `}`) // the client has its answer now, and may go on at once
+		}
+		if err := humanAnswers(t, memory); (err != nil) != refused {
+			t.Errorf("%s: %v", said, err)
+		}
+		a.end(io.EOF)
+		if err := humanAnswers(t, memory); (err != nil) != refused {
+			t.Errorf("%s, at the end: %v", said, err)
+		}
+	}
+	memory := new(mcp.Memory)
+	c := mcp.Call{Watch: post(t, memory)}
+	c.Done(false)
+	check.Must(t, humanAnswers(t, memory))
 }

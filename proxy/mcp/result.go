@@ -1,10 +1,6 @@
 package mcp
 
-import (
-	"net/http"
-
-	"github.com/actionproof/mediator/proxy/jsonread"
-)
+import "github.com/actionproof/mediator/proxy/jsonread"
 
 // Result is a request's outcome according to the server's answer.
 type Result string
@@ -15,7 +11,7 @@ const (
 	ResultError      Result = "error"
 	ResultUnfinished Result = "unfinished" // the server wants more, or continues by itself
 	ResultLost       Result = "lost"       // the answer broke off before the result
-	ResultUnseen     Result = "unseen"     // the answer could not be read
+	ResultUnseen     Result = "unseen"     // the answer could not be read, or is of an extension of the protocol
 )
 
 // final reports whether the server is done: if it wants more, the client sends a new request.
@@ -25,89 +21,90 @@ func (r Result) final() bool {
 
 // Result returns "" if the message expects no answer.
 func (a *Answer) Result() Result {
-	switch {
-	case !a.isRequest():
+	if a.Flight == nil {
 		return ""
-	case a.cut != nil, // the piece with the result may not have passed
-		a.Memory.answeredElsewhere(a.Flight, true): // which answer the client accepts is unknown
-		return ResultUnseen
-	case a.result != "":
-		return a.result
-	case a.blind:
+	}
+	result, moved := a.Memory.passed(a.Flight)
+	switch {
+	case result != "":
+		return result
+	case a.cut != nil, moved:
 		return ResultUnseen
 	}
 	return ResultLost
 }
 
 // Resumable reports whether the client can resume the broken answer.
-func (a *Answer) Resumable() bool { return a.Result() == ResultLost && len(a.events) > 0 }
+func (a *Answer) Resumable() bool { return a.Result() == ResultLost && a.resumable }
 
-// ignoringStatus notes a failed answer that some clients take for the request's result.
-func (a *Answer) ignoringStatus(text []byte, o object, err error) {
-	if a.status >= http.StatusBadRequest && a.stream == nil && mayHaveResult(text, o, err) {
-		a.result = ResultUnseen
-	}
-}
+// Cut returns why the answer does not pass from some message on; nil if it does.
+func (a *Answer) Cut() error { return a.cut }
 
-// Clients accept only the first result, but all definitions are noted.
-func (a *Answer) response(o object) {
-	result := o.Get("result").Members
-	first := a.result == ""
-	if a.Sent.Method == listTools {
-		a.show(result, first && !a.Memory.answeredElsewhere(a.Flight, false))
-	}
-	if !first {
-		return
-	}
-	a.result = resultOf(o, a.Sent.IsCall())
-	a.Memory.settle(a.Flight, a.result, a.result == ResultUnfinished && result.Get("task").Value != nil)
-	if a.Returned != nil && a.Sent.IsCall() {
-		a.Returned(o.Get("result").Value)
-	}
-	if a.result != ResultUnfinished {
-		return
-	}
-	state, _ := result.Get("requestState").Text()
-	q := question{peer: a.peer, of: continued(a.Sent.Method, a.Sent.Name, state), asks: make(map[string]string)}
-	if asks := result.Get("inputRequests").Value; asks != nil {
-		requests, err := jsonread.Lenient(asks, 2)
-		if err != nil || len(requests) > maxInputs {
-			a.miss()
-			return
-		}
-		for _, r := range requests {
-			if _, _, found := r.Members.OtherCase("method"); found || len(r.Name) > maxID {
-				a.miss()
-				return
-			}
-			method, _ := r.Members.Get("method").Text()
-			q.asks[r.Name] = bounded(method)
-		}
-	}
-	a.ask(q)
-}
-
-func resultOf(o object, call bool) Result {
-	result, failure := o.Get("result"), o.Get("error")
-	kind, _ := result.Members.Get("resultType").Text()
-	failed := result.Members.Get("isError").Value
+// respond returns the answer to a request as the client reads it, or nothing if another one has passed.
+func (a *Answer) respond(f *Flight, s said) (text []byte, err error) {
+	result := s.result.Members
+	code := string(s.failed.Members.Get("code").Value)
+	does := resultOf(s, f.call)
+	var wants *question
 	switch {
-	case !isTaken(o): // clients differ
-		return ResultUnseen
-	case result.Value == nil && failure.Value.Kind() == '{':
+	case code == byURL:
+		wants = &question{peer: f.peer, of: f.of, asks: map[string]string{"": elicitation}}
+	case does == ResultUnfinished:
+		wants, err = inputs(f, result)
+	}
+	var tools []tool
+	if f.rules != nil && s.result.Value != nil && err == nil {
+		tools, s.result.Value, err = list(f.rules, s.result)
+	}
+	if err != nil {
+		return nil, err
+	}
+	first, err := a.Memory.settle(f, does, result.Get("task").Value != nil, wants)
+	if err != nil || !first {
+		return nil, err
+	}
+	a.show(f, tools)
+	if a.Returned != nil && f.call && f == a.Flight {
+		a.Returned(s.result.Value)
+	}
+	return s.text(f.id), nil
+}
+
+// inputs is what an unfinished result asks the client.
+func inputs(f *Flight, result object) (*question, error) {
+	state, _ := result.Get("requestState").Text()
+	q := &question{peer: f.peer, of: continued(f.of, state), asks: make(map[string]string)}
+	asks := result.Get("inputRequests").Value
+	if asks == nil {
+		return q, nil
+	}
+	requests, err := jsonread.Lenient(asks, 2)
+	if err != nil || len(requests) > maxInputs {
+		return nil, unread("the server asks for more than %d inputs, or they are no object", maxInputs)
+	}
+	for _, r := range requests {
+		method, isText := r.Members.Get("method").Text()
+		if _, _, found := r.Members.OtherCase("method"); found || !isText || len(r.Name) > maxID {
+			return nil, unread("the server asks for an input without a method, or by a name of more than %d bytes", maxID)
+		}
+		q.asks[r.Name] = bounded(method)
+	}
+	return q, nil
+}
+
+func resultOf(s said, call bool) Result {
+	result := s.result.Members
+	kind, _ := result.Get("resultType").Text()
+	switch {
+	case s.failed.Value != nil:
 		return ResultError
-	case failure.Value != nil || result.Value.Kind() != '{':
-		return ResultUnseen
-	case kind == "input_required", result.Members.Get("inputRequests").Value != nil,
-		result.Members.Get("requestState").Value != nil,
-		call && result.Members.Get("task").Value != nil:
+	case kind == "input_required", result.Get("inputRequests").Value != nil, result.Get("requestState").Value != nil,
+		call && result.Get("task").Value != nil:
 		return ResultUnfinished
 	case kind != "" && kind != "complete": // an extension's
 		return ResultUnseen
-	case call && failed.Kind() == 't':
+	case call && result.Get("isError").Value.Kind() == 't':
 		return ResultToolFailed
-	case call && failed != nil && failed.Kind() != 'f' && failed.Kind() != 'n': // some clients take it for true
-		return ResultUnseen
 	}
 	return ResultOK
 }

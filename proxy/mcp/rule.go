@@ -163,7 +163,7 @@ func Judge(m *Message, header http.Header, rules []*Rule, peer Peer, memory *Mem
 	}
 	if !m.isRetry() {
 		var err error
-		v.Human, err = memory.repeats(m, peer, rules)
+		v.Human, err = memory.repeats(m, rules)
 		return v, err
 	}
 	answer, err := memory.answer(m, peer, rules)

@@ -2,12 +2,9 @@ package mcp_test
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/test/check"
@@ -64,109 +61,77 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 }
 
-type results struct {
-	mu  sync.Mutex
-	got map[string]mcp.Result
-}
-
-func (r *results) of(name string) mcp.Result {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.got[name]
-}
-
-// keep breaks off the answer to a call after an event, and keeps the call.
-func (r *results) keep(t *testing.T, memory *mcp.Memory, name string, id int, event string) {
-	t.Helper()
-	w := begin(t, memory, "tools/call", id, "get_issue")
-	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
-	_, _ = io.WriteString(a, "id: "+event+"\ndata: \n\n")
-	if a.End(io.ErrUnexpectedEOF); !a.Resumable() {
-		t.Fatalf("%s cannot be resumed", name)
+// TestHeadersOfStreams: some servers take an underscore for a hyphen, and so would open another stream.
+func TestHeadersOfStreams(t *testing.T) {
+	for name, code := range map[string]string{"Mcp_session_id": "override_refused", "Mcp-Session_id": "override_refused",
+		"Last_event_id": "override_refused", "Mcp-Session-Id": "", "Last-Event-Id": "", "X_a": ""} {
+		err := mcp.CheckStream(http.Header{name: {"x"}})
+		if err == nil && code != "" || err != nil && check.CodeOf(err) != code {
+			t.Errorf("%s: %v, want %q", name, err, code)
+		}
 	}
-	memory.Keep(a, time.Hour, func(result mcp.Result) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.got[name] = result
-	})
-	memory.End(w.Flight, a.Result(), true)
 }
 
-func resume(memory *mcp.Memory, at mcp.Peer, lastEvent string, stream string) {
-	w := watch(nil, memory)
-	w.Peer, w.Header = at, http.Header{"Last-Event-Id": {lastEvent}}
-	a := mcp.NewAnswer(w, http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
-	_, _ = io.WriteString(a, stream)
-	a.End(io.EOF)
+func TestLongHeaders(t *testing.T) {
+	for name, n := range map[string]int{"Mcp-Session-Id": 4097, "Last-Event-Id": 4097} {
+		check.WantCode(t, mcp.CheckStream(http.Header{name: {strings.Repeat("x", n)}}), "message_malformed")
+		if err := mcp.CheckStream(http.Header{name: {strings.Repeat("x", n-1)}}); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := mcp.Read([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}`),
+		http.Header{"Mcp-Session-Id": {strings.Repeat("x", 4097)}})
+	check.WantCode(t, err, "message_malformed")
 }
 
-func TestResumed(t *testing.T) {
-	const done, failed = `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
-	s2 := mcp.Peer{Server: peer.Server, Session: "s2"}
-	for name, tt := range map[string]struct {
-		at                mcp.Peer
-		lastEvent, stream string
-		want              mcp.Result
-	}{
-		"another event":   {at, "e2", "data: " + done + "\n\n", mcp.ResultUnseen},
-		"no event":        {at, "", "data: " + done + "\n\n", mcp.ResultUnseen},
-		"another session": {s2, "e1", "data: " + done + "\n\n", mcp.ResultToolFailed},
-		"another server": {mcp.Peer{Server: "https://x/mcp", Session: "s1"}, "e1", "data: " + done + "\n\n",
-			mcp.ResultToolFailed},
-		"the result of another call": {at, "e1", `data: {"jsonrpc":"2.0","id":3,"result":{}}` + "\n\n",
-			mcp.ResultUnseen},
-		"half a result": {at, "e1", "data: " + done, mcp.ResultToolFailed},
-		"a request of the server": {at, "e1", `data: {"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n\n",
-			mcp.ResultToolFailed},
+func TestSameConnection(t *testing.T) {
+	said := rules("")
+	said[0].SameConnection = true
+	post := read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_issue"}}`)
+	for _, h := range []http.Header{{}, {"Accept": {"*/*"}},
+		{"Mcp-Protocol-Version": {"2024-11-05"}, "Accept": {"application/json, text/event-stream"}}} {
+		if v, err := mcp.Judge(post, h, said, peer, new(mcp.Memory)); err != nil || v.Rule != 0 {
+			t.Errorf("%v: %+v, %v", h, v, err)
+		}
+		_, err := mcp.Judge(post, h, rules(""), peer, new(mcp.Memory))
+		check.WantCode(t, err, "mcp_transport_unsupported")
+	}
+}
+
+func TestWhatAPostAccepts(t *testing.T) {
+	for accept, want := range map[string]string{
+		"application/json, text/event-stream": "", "text/event-stream;q=0.5, application/json;charset=utf-8": "",
+		"application/json": "mcp_transport_unsupported", "text/event-stream": "mcp_transport_unsupported",
+		"*/*": "mcp_transport_unsupported", "": "mcp_transport_unsupported",
 	} {
-		memory, r := new(mcp.Memory), &results{got: make(map[string]mcp.Result)}
-		r.keep(t, memory, "a", 1, "e1")
-		r.keep(t, memory, "b", 2, "e2")
-		resume(memory, tt.at, tt.lastEvent, tt.stream)
-		memory.Sent(at, "3")                           // another request's id
-		resume(memory, at, "e1", "id: e3\ndata: \n\n") // breaks off once more
-		if r.of("a") != "" || r.of("b") != "" {
-			t.Fatalf("%s: %q, %q", name, r.of("a"), r.of("b"))
+		h := http.Header{"Accept": {accept}}
+		_, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"create_issue"}}`), h,
+			rules(""), peer, new(mcp.Memory))
+		if (err == nil) != (want == "") || err != nil && check.CodeOf(err) != want || err != nil &&
+			!strings.Contains(err.Error(), "send the header Accept: application/json, text/event-stream") {
+			t.Errorf("%q: %v", accept, err)
 		}
-		resume(memory, at, "e3", "data: "+failed+"\n\n")
-		if r.of("a") != tt.want || r.of("b") != "" {
-			t.Errorf("%s: %q, want %q; %q", name, r.of("a"), tt.want, r.of("b"))
+		if _, err := mcp.Judge(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`), h,
+			rules(""), peer, new(mcp.Memory)); err != nil {
+			t.Errorf("a read that accepts %q: %v", accept, err)
 		}
 	}
-	memory, r := new(mcp.Memory), &results{got: make(map[string]mcp.Result)}
-	r.keep(t, memory, "b", 2, "e2")
-	memory.Sent(at, "2")
-	resume(memory, at, "e2", `data: {"jsonrpc":"2.0","id":2,"result":{}}`+"\n\n")
-	if r.of("b") != mcp.ResultLost {
-		t.Errorf("a call whose id is used once more has the result %q", r.of("b"))
-	}
-	for i := range 17 {
-		r.keep(t, memory, fmt.Sprint(i), 100+i, "e")
-	}
-	for r.of("0") == "" {
-		time.Sleep(time.Millisecond) // another goroutine gives it up
-	}
-	if r.of("0") != mcp.ResultLost || r.of("1") != "" {
-		t.Errorf("of too many calls the first got %q, the second %q", r.of("0"), r.of("1"))
-	}
-	memory.Sent(at, "100")
 }
 
-func TestNoMemory(t *testing.T) {
-	refused := watch(read(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_issue"}}`),
-		new(mcp.Memory))
-	taken := 0
-	refused.Take = func(n int) bool { taken += n; return taken < 100 }
-	for _, kind := range []string{"application/json", "text/event-stream"} {
-		taken = 0
-		a := mcp.NewAnswer(refused, http.StatusOK, http.Header{"Content-Type": {kind}})
-		for range 100 {
-			_, err := io.WriteString(a, "data: 0123456789")
-			check.Must(t, err)
-		}
-		a.End(io.EOF)
-		if a.Result() != mcp.ResultUnseen || a.Followed() {
-			t.Errorf("%s without memory: %s", kind, a.Result())
-		}
+// The arguments are read once: reading them for each header would take too long.
+func TestManyParamHeaders(t *testing.T) {
+	args := `{"z":"` + strings.Repeat("x", 1<<20) + `","a":"v"}`
+	for range 55 {
+		args = `{"a":` + args + `}`
 	}
+	body := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_issue","arguments":` + args + `}}`
+	h := make(http.Header)
+	for i := range 4000 {
+		h.Set(fmt.Sprintf("Mcp-Param-%d", i), "v")
+	}
+	_, err := mcp.Read([]byte(body), h)
+	check.Must(t, err)
+	h.Set("Mcp-Param-0", "w")
+	_, err = mcp.Read([]byte(body), h)
+	check.WantCode(t, err, "mcp_header_mismatch")
 }

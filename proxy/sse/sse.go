@@ -13,8 +13,6 @@ type Event struct {
 	ID    string
 	Retry string // decimal milliseconds until the client should connect again; empty if not given
 	Data  []byte // nil if the event has none
-	// Split means that some clients find other lines in the event, and so another event: see [LineEnds].
-	Split bool
 	// Plain means that one line was all that came since the last event, began with "data: " and ended as the empty line
 	// after it: Google's clients drop any other event, or fail.
 	Plain bool
@@ -23,9 +21,8 @@ type Event struct {
 // IsMessage reports whether the event has the type that clients take if none is named.
 func (e Event) IsMessage() bool { return e.Type == "" || e.Type == "message" }
 
-// Append appends the event to a stream. It fails if clients may find other lines in it: see [LineEnds].
-func (e Event) Append(to []byte) (stream []byte, ok bool) {
-	start := len(to)
+// Append appends the event to a stream. Its id and data must hold none of [LineEnds].
+func (e Event) Append(to []byte) (stream []byte) {
 	for _, field := range []struct{ name, value string }{{"id", e.ID}, {"event", e.Type}, {"retry", e.Retry}} {
 		if field.value != "" {
 			to = append(to, field.name+": "+field.value+"\n"...)
@@ -36,7 +33,7 @@ func (e Event) Append(to []byte) (stream []byte, ok bool) {
 			to = append(append(append(to, "data: "...), line...), '\n')
 		}
 	}
-	return append(to, '\n'), !bytes.ContainsAny(to[start:], LineEnds)
+	return append(to, '\n')
 }
 
 // Reader reads a stream that comes in pieces of any size. It is not safe for concurrent use.
@@ -54,8 +51,6 @@ type Reader struct {
 	cr      bool // the last byte was a CR: an LF that follows ends no other line
 	over    bool
 	odd     bool
-
-	endpoint bool // see Endpoint
 }
 
 // NewReader returns a reader of events of up to most bytes.
@@ -71,10 +66,6 @@ func (e *Reader) Over() bool { return e.over }
 // is odd if it is no field of the standard, has no colon, ends with a lone CR, begins with a byte order mark, or has a
 // character that ends lines in some languages.
 func (e *Reader) Odd() bool { return e.odd }
-
-// Endpoint reports whether some clients may find the type endpoint in the current event, or in the unfinished one. They
-// split lines at LineEnds, or keep a type until an event with data ends.
-func (e *Reader) Endpoint() bool { return e.endpoint }
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
@@ -134,17 +125,13 @@ func (e *Reader) endLine(event func(Event)) {
 				e.next.Data = e.data
 			}
 			event(e.next)
-			e.endpoint = e.endpoint && len(e.data) == 0
 		}
 		e.next, e.data, e.hasData = Event{}, e.data[:0], false
 		return
 	}
 	e.plain, e.plainCR, e.lines = !e.lines && bytes.HasPrefix(line, []byte("data: ")), e.cr, true
 	field, value, hasColon := bytes.Cut(line, []byte(":"))
-	split := bytes.ContainsAny(line, LineEnds)
-	e.next.Split = e.next.Split || split
-	e.endpoint = e.endpoint || namesEndpoint(line)
-	e.odd = e.odd || !hasColon || splitElsewhere(line) || string(field) != "data" && split
+	e.odd = e.odd || !hasColon || splitElsewhere(line) || string(field) != "data" && bytes.ContainsAny(line, LineEnds)
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch string(field) {
 	case "data":
@@ -166,18 +153,6 @@ func (e *Reader) endLine(event func(Event)) {
 	default:
 		e.odd = true
 	}
-}
-
-func namesEndpoint(line []byte) bool {
-	if !bytes.Contains(line, []byte("endpoint")) {
-		return false
-	}
-	for part := range bytes.FieldsFuncSeq(line, func(r rune) bool { return strings.ContainsRune(LineEnds, r) }) {
-		if kind, ok := bytes.CutPrefix(part, []byte("event:")); ok && string(bytes.TrimSpace(kind)) == "endpoint" {
-			return true
-		}
-	}
-	return false
 }
 
 // LineEnds are the characters that end a line in Python's str.splitlines, which httpx uses, but not in the standard.

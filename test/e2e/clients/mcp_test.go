@@ -163,7 +163,8 @@ func (h *hidingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// A server hides an elicitation behind a ping of the same id. The human's answer does not reach it.
+// A server hides an elicitation behind a ping of the same id. The human's answer does not reach it: either the client
+// does not read the question, or its answer is refused and it makes no more posts.
 func TestMCPHiddenQuestions(t *testing.T) {
 	t.Parallel()
 	node := kit.NodeJS(t)
@@ -188,11 +189,11 @@ func TestMCPHiddenQuestions(t *testing.T) {
 		return n
 	}
 	// asks has an agent call the tools at a server that hides a question. No human's answer may reach it.
-	asks := func(t *testing.T, of *hidingServer, generation, path, echoed string) {
+	asks := func(t *testing.T, of *hidingServer, generation, path, want string) {
 		t.Helper()
 		out, err := rg.AsAgent(t, kit.With(node, kit.Scripts+"node/mcp-tools.mjs", generation, "https://"+rg.Plain()+path,
 			"list", "echo={}", "sum={}")...)
-		if want := "echo sum\n" + echoed + "\nsession_tainted with its record"; err != nil || out != want {
+		if want = "echo sum\n" + want; err != nil || out != want {
 			t.Errorf("got\n%s\n%v, want\n%s", out, err, want)
 		}
 		if n := of.heard.Load(); n > 0 {
@@ -208,23 +209,23 @@ func TestMCPHiddenQuestions(t *testing.T) {
 	for i := range 70 {
 		fmt.Fprintf(&many, "event: note\ndata: "+`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`+"\n\n", 100+i)
 	}
-	for name, said := range map[string]string{
-		"with a member twice":                    unread + pings,
-		"behind a ping that is passed over":      unread + "event: note\n" + pings,
-		"behind many questions that are no more": elicits + many.String() + pings,
-		"by another spelling of its id":          strings.Replace(elicits, ":7,", ":7.0,", 1) + pings,
-		"in a line that only some readers take":  "\u00ef\u00bb\u00bf" + elicits + pings,
+	const cut, answered = "502 mcp_answer_unread with its record\nsum done", "echoed\nsession_tainted with its record"
+	for name, tt := range map[string]struct{ said, want string }{
+		"with a member twice":                    {unread + pings, cut},
+		"behind many questions that are no more": {elicits + many.String() + pings, answered},
+		"by another spelling of its id":          {strings.Replace(elicits, ":7,", ":7.0,", 1) + pings, answered},
+		"in a line that only some readers take":  {"\u00ef\u00bb\u00bf" + elicits + pings, "echoed\nsum done"},
 	} {
 		for _, generation := range []string{"v1", "v2"} {
 			t.Run(name+", "+generation, func(t *testing.T) {
 				before := refusals()
-				legacy.said.Store(said)
-				legacy.refused = func() bool { return refusals() > before }
-				asks(t, legacy, generation, "/hidden", "echoed")
+				legacy.said.Store(tt.said)
+				legacy.refused = func() bool { return tt.want != answered || refusals() > before }
+				asks(t, legacy, generation, "/hidden", tt.want)
 			})
 		}
 	}
 	t.Run("in what a request needs to go on", func(t *testing.T) {
-		asks(t, server, "v2-modern", "/modern", "mcp_answer_unasked with its record")
+		asks(t, server, "v2-modern", "/modern", strings.TrimPrefix(cut, "502 "))
 	})
 }
