@@ -157,6 +157,7 @@ func TestMCPEndpoint(t *testing.T) {
 		"two":                       {"endpoint", "/mcp\n\nevent: endpoint\ndata: /mcp/2", ""},
 		"one, twice":                {"endpoint", "/mcp\n\nevent: endpoint\ndata: ORIGIN/mcp", "/mcp\n\nevent: endpoint\ndata: /mcp"},
 		"a URL that ends elsewhere": {"endpoint", "/mcp\x1c", ""},
+		"a query that some end":     {"endpoint", "/mcp?\u2028data: {}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newPostRig(t, func(w http.ResponseWriter, req *http.Request) {

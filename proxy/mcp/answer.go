@@ -204,8 +204,10 @@ func (a *Answer) resolve(said string) (*url.URL, bool) {
 	if err != nil {
 		return nil, false
 	}
-	to, err := base.Parse(strings.TrimSpace(said))
-	if err != nil || to.Scheme != base.Scheme || !strings.EqualFold(to.Host, base.Host) || to.Opaque != "" ||
+	said = strings.TrimSpace(said)
+	to, err := base.Parse(said)
+	isVisible := !strings.ContainsFunc(said, func(r rune) bool { return r <= ' ' || r > '~' })
+	if err != nil || !isVisible || to.Scheme != base.Scheme || !strings.EqualFold(to.Host, base.Host) || to.Opaque != "" ||
 		!strings.HasPrefix(to.Path, "/") || strings.HasPrefix(to.Path, "//") {
 		return nil, false
 	}
