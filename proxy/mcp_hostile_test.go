@@ -59,10 +59,12 @@ func TestMCPHumanDuringAnotherPost(t *testing.T) {
 			<-answered
 			created(w, req)
 		case req.Method == "GET":
-			answerWith("text/event-stream", `data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`+"\n\n")(w, req)
+			answerWith("text/event-stream",
+				`data: {"jsonrpc":"2.0","id":1,"method":"elicitation/create"}`+"\n\n")(w, req)
 		}
 	}, func(o *PipelineOptions, actions []rules.Action) {
-		o.Rules = rulesFor(t, actions[:1], []rules.Egress{{Name: "server", Match: matchAt(actions[0], "/mcp", "GET", "POST"),
+		o.Rules = rulesFor(t, actions[:1], []rules.Egress{{Name: "server", Match: matchAt(actions[0], "/mcp",
+			"GET", "POST"),
 			MCP: &mcp.Rule{Elicitation: true}}})
 	})
 	r.send("GET", "/mcp", "")
@@ -107,7 +109,8 @@ func TestMCPRedirected(t *testing.T) {
 		passes bool
 	}{
 		"a page": {"/pages/1", 303, false}, "a stream of the server": {"/mcp", 303, false},
-		"a post that is not read": {"/pages/1", 307, false}, "another origin": {"https://example.org/mcp", 307, false},
+		"a post that is not read": {"/pages/1", 307, false}, "another origin": {"https://example.org/mcp", 307,
+			false},
 		"the server": {"/mcp?a", 307, true}, "the server, relative": {"mcp?a", 308, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +128,8 @@ func TestMCPRedirected(t *testing.T) {
 					{Name: "pages", Match: matchAt(actions[0], "/pages/{id}", "GET", "POST")}})
 			})
 			_, body := r.send("POST", "/mcp", toolCall("get_issue"), both...) // the client follows redirects
-			if passes := body == toolResult; passes != tt.passes || !passes && !strings.Contains(body, "mcp_answer_unread") {
+			if passes := body == toolResult; passes != tt.passes || !passes && !strings.Contains(body,
+				"mcp_answer_unread") {
 				t.Errorf("the client got %s", body)
 			}
 		})
@@ -138,24 +142,26 @@ func TestMCPEndpoint(t *testing.T) {
 		event, to string
 		passes    string
 	}{
-		"read":                      {"endpoint", "/mcp?session=1", "/mcp?session=1"},
-		"refused":                   {"endpoint", "/nowhere", "/nowhere"},
-		"not read":                  {"endpoint", "/upload", ""},
-		"not read, with query":      {"endpoint", "/upload?session=1", ""},
-		"a post":                    {"endpoint", "/posts", ""},
-		"another origin":            {"endpoint", "https://api.example.com/mcp", ""},
-		"relative":                  {"endpoint", "mcp?session=1", "/mcp?session=1"},
-		"relative, not read":        {"endpoint", "upload", ""},
-		"relative, to some":         {"endpoint", "some", "/some"}, // not what a client finds that joins /mcp and some
-		"another scheme":            {"endpoint", "http:mcp", ""},
-		"a longer host":             {"endpoint", "ORIGINmcp", ""},
-		"another host":              {"endpoint", "//api.example.com/mcp", ""},
-		"another host's path":       {"endpoint", "ORIGIN//api.example.com/mcp", ""},
-		"absolute":                  {"endpoint", "ORIGIN/mcp", "/mcp"},
-		"not normal":                {"endpoint", "/nowhere/../upload", ""},
-		"denied, not normal":        {"endpoint", "/denied/../upload", ""},
-		"two":                       {"endpoint", "/mcp\n\nevent: endpoint\ndata: /mcp/2", ""},
-		"one, twice":                {"endpoint", "/mcp\n\nevent: endpoint\ndata: ORIGIN/mcp", "/mcp\n\nevent: endpoint\ndata: /mcp"},
+		"read":                 {"endpoint", "/mcp?session=1", "/mcp?session=1"},
+		"refused":              {"endpoint", "/nowhere", "/nowhere"},
+		"not read":             {"endpoint", "/upload", ""},
+		"not read, with query": {"endpoint", "/upload?session=1", ""},
+		"a post":               {"endpoint", "/posts", ""},
+		"another origin":       {"endpoint", "https://api.example.com/mcp", ""},
+		"relative":             {"endpoint", "mcp?session=1", "/mcp?session=1"},
+		"relative, not read":   {"endpoint", "upload", ""},
+		"relative, to some":    {"endpoint", "some", "/some"},
+		// not what a client finds that joins /mcp and some
+		"another scheme":      {"endpoint", "http:mcp", ""},
+		"a longer host":       {"endpoint", "ORIGINmcp", ""},
+		"another host":        {"endpoint", "//api.example.com/mcp", ""},
+		"another host's path": {"endpoint", "ORIGIN//api.example.com/mcp", ""},
+		"absolute":            {"endpoint", "ORIGIN/mcp", "/mcp"},
+		"not normal":          {"endpoint", "/nowhere/../upload", ""},
+		"denied, not normal":  {"endpoint", "/denied/../upload", ""},
+		"two":                 {"endpoint", "/mcp\n\nevent: endpoint\ndata: /mcp/2", ""},
+		"one, twice": {"endpoint", "/mcp\n\nevent: endpoint\ndata: ORIGIN/mcp",
+			"/mcp\n\nevent: endpoint\ndata: /mcp"},
 		"a URL that ends elsewhere": {"endpoint", "/mcp\x1c", ""},
 		"a query that some end":     {"endpoint", "/mcp?\u2028data: {}", ""},
 	} {
@@ -168,7 +174,8 @@ func TestMCPEndpoint(t *testing.T) {
 					fmt.Sprintf("https://%s:%d/denied/**", actions[0].Match.Host, actions[0].Match.Port)})
 				must(t, err)
 				o.Rules, err = rules.New(actions[:1], []rules.Egress{
-					{Name: "server", Match: matchAt(actions[0], "/mcp", "GET", "POST"), MCP: &mcp.Rule{ListAll: true}},
+					{Name: "server", Match: matchAt(actions[0], "/mcp", "GET", "POST"),
+						MCP: &mcp.Rule{ListAll: true}},
 					{Name: "upload", Match: matchAt(actions[0], "/upload", "POST")},
 					{Name: "some", Match: matchAt(actions[0], "/mcp/some", "POST")}}, denied)
 				must(t, err)
@@ -225,12 +232,15 @@ func TestMCPServersOfOneURL(t *testing.T) {
 		}
 		answerWith("application/json", toolResult)(w, req)
 	}, nil)
-	r.reads().MCP = &mcp.Rule{Tools: []string{"get_issue"}, Pin: map[string]string{"get_issue": strings.Repeat("0", 64)}}
+	r.reads().MCP = &mcp.Rule{Tools: []string{"get_issue"}, Pin: map[string]string{"get_issue": strings.Repeat("0",
+		64)}}
 	const list = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`
-	for _, tt := range []struct{ list, call, want string }{{"a", "b", "mcp_tool_unseen"}, {"a", "a", "mcp_tool_changed"},
+	for _, tt := range []struct{ list, call, want string }{{"a", "b", "mcp_tool_unseen"}, {"a", "a",
+		"mcp_tool_changed"},
 		{"b", "", "mcp_tool_unseen"}} {
 		r.send("POST", "/mcp?"+tt.list, list, both...)
-		if _, body := r.send("POST", "/mcp?"+tt.call, toolCall("get_issue"), both...); !strings.Contains(body, tt.want) {
+		if _, body := r.send("POST", "/mcp?"+tt.call, toolCall("get_issue"), both...); !strings.Contains(body,
+			tt.want) {
 			t.Errorf("listed at %s, called at %s: %s", tt.list, tt.call, body)
 		}
 	}
@@ -279,7 +289,8 @@ func TestMCPAnswerNotSent(t *testing.T) {
 func TestMemoryOfLongPaths(t *testing.T) {
 	const lists = `{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"get_issue","inputSchema":{}}]}}`
 	r := newPostRig(t, answerWith("application/json", lists), func(o *PipelineOptions, actions []rules.Action) {
-		o.Rules = rulesFor(t, nil, []rules.Egress{{Name: "tenants", Match: matchAt(actions[0], "/{tenant}/mcp", "POST"),
+		o.Rules = rulesFor(t, nil, []rules.Egress{{Name: "tenants", Match: matchAt(actions[0], "/{tenant}/mcp",
+			"POST"),
 			MCP: &mcp.Rule{Tools: []string{"get_issue"}}}})
 	})
 	const size = 10 << 10

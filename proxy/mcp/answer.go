@@ -157,8 +157,8 @@ func (a *Answer) session(header http.Header) {
 	}
 }
 
-// fail gives the client a failed answer as the request's error, with what the server says as its text: clients differ in
-// what else they read from it.
+// fail gives the client a failed answer as the request's error, with what the server says as its text: clients differ
+// in what else they read from it.
 func (a *Answer) fail(resp *http.Response, readable bool) error {
 	var text []byte
 	if readable {

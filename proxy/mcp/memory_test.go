@@ -49,11 +49,12 @@ func TestPinsHold(t *testing.T) {
 		later      string // on a stream that the client opens
 		called     bool   // because the client has read no other definition
 	}{
-		"the good one":                      {plain, good, 200, "", true},
-		"the other":                         {plain, evil, 200, "", false},
-		"on the first of two":               {stream, events(evil, good), 200, "", false},
-		"on the second of two":              {stream, events(good, evil), 200, "", true},
-		"beside the good one":               {plain, swap(`"inputSchema":{}}`, `"inputSchema":{}},{"name":"get_issue","description":"good","inputSchema":{}}`), 200, "", false},
+		"the good one":         {plain, good, 200, "", true},
+		"the other":            {plain, evil, 200, "", false},
+		"on the first of two":  {stream, events(evil, good), 200, "", false},
+		"on the second of two": {stream, events(good, evil), 200, "", true},
+		"beside the good one": {plain, swap(`"inputSchema":{}}`,
+			`"inputSchema":{}},{"name":"get_issue","description":"good","inputSchema":{}}`), 200, "", false},
 		"on a stream later":                 {stream, "", 200, evil, false},
 		"for another request":               {stream, "", 200, tools("2", "evil"), true},
 		"late":                              {stream, events(good), 200, evil, true},
@@ -166,11 +167,13 @@ func TestOneSession(t *testing.T) {
 		{"", []string{"s2"}, nil},
 		{"initialize", []string{"s2"}, []string{"s2"}},
 		{"initialize", []string{"s2", "s3"}, nil},
-		{"initialize", []string{strings.Repeat("x", 4097)}, nil}, // no request could name it, and the memory would keep it
+		{"initialize", []string{strings.Repeat("x", 4097)}, nil},
+		// no request could name it, and the memory would keep it
 	} {
 		var sent *mcp.Message
 		if tt.method != "" {
-			sent = read(t, `{"jsonrpc":"2.0","id":1,"method":"`+tt.method+`","params":{"protocolVersion":"2025-06-18"}}`)
+			sent = read(t,
+				`{"jsonrpc":"2.0","id":1,"method":"`+tt.method+`","params":{"protocolVersion":"2025-06-18"}}`)
 		}
 		h := http.Header{"Mcp-Session-Id": tt.given, "Content-Type": {stream}}
 		answer(watch(t, new(mcp.Memory), at, sent), http.StatusOK, h, "")
@@ -182,7 +185,7 @@ func TestOneSession(t *testing.T) {
 
 const done, toolFailed = `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{"isError":true}}`
 
-// TestAnsweredElsewhere: a result may come on a stream that the client opens. The first one counts, and no other passes.
+// TestAnsweredElsewhere: a result may come on a stream that the client opens. The first counts, and no other passes.
 func TestAnsweredElsewhere(t *testing.T) {
 	memory := new(mcp.Memory)
 	a := begin(t, watch(t, memory, at, request(t, "tools/call", 1)), stream)
@@ -190,9 +193,12 @@ func TestAnsweredElsewhere(t *testing.T) {
 		from mcp.Peer
 		said string
 	}{
-		"another session": {mcp.NewPeer(origin, "/mcp", "", "s2"), done}, "another path": {mcp.NewPeer(origin, "/mcp/a", "", "s1"), done},
-		"another query": {mcp.NewPeer(origin, "/mcp", "a", "s1"), done}, "another id": {at, strings.Replace(done, "1", "2", 1)},
-		"no id": {at, strings.Replace(toolFailed, `"id":1,`, "", 1)}, "a text in hex": {at, strings.Replace(done, `:1`, `:"0x1"`, 1)},
+		"another session": {mcp.NewPeer(origin, "/mcp", "", "s2"), done}, "another path": {mcp.NewPeer(origin,
+			"/mcp/a", "", "s1"), done},
+		"another query": {mcp.NewPeer(origin, "/mcp", "a", "s1"), done}, "another id": {at, strings.Replace(done,
+			"1", "2", 1)},
+		"no id": {at, strings.Replace(toolFailed, `"id":1,`, "", 1)}, "a text in hex": {at, strings.Replace(done,
+			`:1`, `:"0x1"`, 1)},
 	} {
 		if read, refused := listen(t, memory, tt.from, events(tt.said)); read != "" || refused != "" {
 			t.Errorf("%s: the client reads %s, %s", name, read, refused)
@@ -269,7 +275,8 @@ func TestOldTransport(t *testing.T) {
 	second, toSecond := open("b")
 	for id := range 300 {
 		for _, to := range []mcp.Peer{toFirst, toSecond} {
-			answer(watch(t, memory, to, request(t, "tools/call", id)), http.StatusAccepted, typed("text/plain"), "Accepted")
+			answer(watch(t, memory, to, request(t, "tools/call", id)), http.StatusAccepted, typed("text/plain"),
+				"Accepted")
 		}
 		result := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"of":"a"}}`, id)
 		first.say(result)
@@ -283,7 +290,8 @@ func TestOldTransport(t *testing.T) {
 		t.Errorf("a human is noted: %v", err)
 	}
 	for of, a := range map[string]*reply{"a": first, "b": second} {
-		if read := a.end(io.EOF); strings.Count(read, `"result":{"of":"`+of+`"}`) != 300 || strings.Count(read, `"result"`) != 300 {
+		if read := a.end(io.EOF); strings.Count(read, `"result":{"of":"`+of+`"}`) != 300 || strings.Count(read,
+			`"result"`) != 300 {
 			t.Errorf("the client %s reads %.2000s", of, read)
 		}
 	}

@@ -44,22 +44,31 @@ func TestQuestions(t *testing.T) {
 		"a ping": {said: events(pings), answer: empty, want: "pass reads"},
 		"a ping, with metadata": {said: events(pings),
 			answer: with(`{}`, `{"_meta":{},"resultType":"complete"}`, empty), want: "pass reads"},
-		"a ping that the client cannot answer":   {said: events(pings), answer: cannot, want: "pass reads"},
-		"a ping answered by a human":             {said: events(pings), answer: human, want: unasked},
-		"a ping answered by a human, with leave": {said: events(pings), allowed: "elicitation", answer: human, want: unasked},
-		"a ping answered by a human's error":     {said: events(pings), allowed: "elicitation", answer: failure, want: unasked},
-		"a ping answered by a model":             {said: events(pings), allowed: "sampling", answer: byModel, want: unasked},
-		"a ping answered with a text":            {said: events(pings), answer: with(`{}`, `"a"`, empty), want: unasked},
-		"roots answered by a human":              {said: events(lists), allowed: "elicitation", answer: human, want: unasked},
-		"roots answered by a human's error":      {said: events(lists), allowed: "elicitation", answer: failure, want: unasked},
-		"roots, and what a human has said": {said: events(lists), answer: with(`"action"`, `"roots":[],"action"`, human),
+		"a ping that the client cannot answer": {said: events(pings), answer: cannot, want: "pass reads"},
+		"a ping answered by a human":           {said: events(pings), answer: human, want: unasked},
+		"a ping answered by a human, with leave": {said: events(pings), allowed: "elicitation", answer: human,
 			want: unasked},
-		"roots that are no list":       {said: events(lists), answer: with(`{}`, `{"roots":"a"}`, empty), want: unasked},
+		"a ping answered by a human's error": {said: events(pings), allowed: "elicitation", answer: failure,
+			want: unasked},
+		"a ping answered by a model": {said: events(pings), allowed: "sampling", answer: byModel,
+			want: unasked},
+		"a ping answered with a text": {said: events(pings), answer: with(`{}`, `"a"`, empty),
+			want: unasked},
+		"roots answered by a human": {said: events(lists), allowed: "elicitation", answer: human,
+			want: unasked},
+		"roots answered by a human's error": {said: events(lists), allowed: "elicitation", answer: failure,
+			want: unasked},
+		"roots, and what a human has said": {said: events(lists), answer: with(`"action"`, `"roots":[],"action"`,
+			human),
+			want: unasked},
+		"roots that are no list": {said: events(lists), answer: with(`{}`, `{"roots":"a"}`, empty),
+			want: unasked},
 		"no roots":                     {said: events(lists), answer: cannot, want: "pass reads"},
 		"a sample answered by a human": {said: events(samples), allowed: "sampling", answer: human, want: unasked},
 		"a sample answered by a human, as a model": {said: events(samples), allowed: "sampling elicitation",
 			answer: with(`"role"`, `"action":"accept","role"`, byModel), want: unasked},
-		"a sample that a human rejected": {said: events(samples), allowed: "sampling", answer: with("-32603", "-1", failure),
+		"a sample that a human rejected": {said: events(samples), allowed: "sampling", answer: with("-32603", "-1",
+			failure),
 			want: "pass reads human"},
 		"a sample that failed": {said: events(samples), allowed: "sampling", answer: failure, want: "pass reads"},
 		"an elicitation answered by a model": {said: events(elicits), allowed: "elicitation", answer: byModel,
@@ -67,26 +76,35 @@ func TestQuestions(t *testing.T) {
 		"an elicitation": {said: events(elicits), allowed: "elicitation", answer: human, want: "pass reads human"},
 		"an elicitation that failed": {said: events(elicits), allowed: "elicitation", answer: failure,
 			want: "pass reads human"},
-		"an elicitation without leave":              {said: events(elicits), answer: human, want: "mcp_answer_refused"},
+		"an elicitation without leave": {said: events(elicits), answer: human,
+			want: "mcp_answer_refused"},
 		"an elicitation without leave, as a ping's": {said: events(elicits), answer: empty, want: unasked},
-		"nothing":                            {allowed: "elicitation", answer: human, want: unasked},
-		"behind a ping":                      {said: events(pings, elicits), allowed: "elicitation", answer: human, want: unasked},
-		"behind a ping, and neither answers": {said: events(elicits, pings), allowed: "elicitation", answer: cannot, want: unasked},
-		"by another spelling of its id": {said: events(with("7", "7.0", elicits)), allowed: "elicitation", answer: human,
-			want: "pass reads human"},
+		"nothing": {allowed: "elicitation", answer: human, want: unasked},
+		"behind a ping": {said: events(pings, elicits), allowed: "elicitation", answer: human,
+			want: unasked},
+		"behind a ping, and neither answers": {said: events(elicits, pings), allowed: "elicitation",
+			answer: cannot, want: unasked},
+		"by another spelling of its id": {said: events(with("7", "7.0", elicits)), allowed: "elicitation",
+			answer: human,
+			want:   "pass reads human"},
 		"by a text of its id": {said: events(with("7", `"7"`, elicits)), allowed: "elicitation", answer: human,
 			want: unasked},
 		"the same one twice": {said: events(elicits, elicits), allowed: "elicitation", answer: human,
 			want: "pass reads human"},
 		"in an event of another type": {said: "event: x\n" + events(elicits), allowed: "elicitation", answer: human,
 			want: unasked},
-		"in an event that lacks its end": {said: "data: " + elicits, allowed: "elicitation", answer: human, want: unasked},
+		"in an event that lacks its end": {said: "data: " + elicits, allowed: "elicitation", answer: human,
+			want: unasked},
 		"in a message that is refused": {said: events(with("{", twice, elicits), elicits), allowed: "elicitation",
 			answer: human, want: unasked},
-		"in another session":     {from: at, said: events(elicits), allowed: "elicitation", answer: human, want: unasked},
-		"of another server":      {from: elsewhere, said: events(elicits), allowed: "elicitation", answer: human, want: unasked},
-		"of a method of nobody":  {said: events(with("ping", "tasks/get", pings)), answer: empty, want: "mcp_method_refused"},
-		"a ping behind comments": {said: ": a\r\n\r\nevent: ping\ndata: {}\n\n" + events(pings), answer: empty, want: "pass reads"},
+		"in another session": {from: at, said: events(elicits), allowed: "elicitation", answer: human,
+			want: unasked},
+		"of another server": {from: elsewhere, said: events(elicits), allowed: "elicitation", answer: human,
+			want: unasked},
+		"of a method of nobody": {said: events(with("ping", "tasks/get", pings)), answer: empty,
+			want: "mcp_method_refused"},
+		"a ping behind comments": {said: ": a\r\n\r\nevent: ping\ndata: {}\n\n" + events(pings), answer: empty,
+			want: "pass reads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory := new(mcp.Memory)
@@ -134,9 +152,11 @@ func TestInputs(t *testing.T) {
 		"an elicitation": {[]string{asks(elicitK, "s")}, "elicitation", `"k":` + accept,
 			"pass reads human"},
 		"an elicitation without leave": {[]string{asks(elicitK, "s")}, "", `"k":` + accept, "mcp_answer_refused"},
-		"two questions under one key": {[]string{asks(elicitK, "s"), asks(rootsK, "s")}, "elicitation", `"k":` + accept,
+		"two questions under one key": {[]string{asks(elicitK, "s"), asks(rootsK, "s")}, "elicitation", `"k":` +
+			accept,
 			unasked},
-		"two questions, the other way": {[]string{asks(rootsK, "s"), asks(elicitK, "s")}, "elicitation", `"k":` + roots,
+		"two questions, the other way": {[]string{asks(rootsK, "s"), asks(elicitK, "s")}, "elicitation", `"k":` +
+			roots,
 			unasked},
 		"one question twice": {[]string{asks(rootsK, "s"), asks(rootsK, "s")}, "", `"k":` + roots, "pass reads"},
 		"another key":        {[]string{asks(rootsK, "s")}, "", `"l":` + roots, unasked},
@@ -161,12 +181,14 @@ func TestInputs(t *testing.T) {
 					`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"inputResponses":{` +
 					tt.inputs + `},"requestState":"s"}}`
 			for range len(tt.seen) {
-				if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}}, memory); got != tt.want ||
+				if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}},
+					memory); got != tt.want ||
 					memory.Prompted() != taints(tt.want) {
 					t.Errorf("got %s, tainted %t; want %s, %t", got, memory.Prompted(), tt.want, taints(tt.want))
 				}
 			}
-			if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}}, memory); strings.HasPrefix(tt.want,
+			if got := judge(entry{"body": {body}, "header": header, "rules": {tt.allowed}},
+				memory); strings.HasPrefix(tt.want,
 				"pass") && got != unasked {
 				t.Errorf("the same answer once more: %s", got)
 			}
@@ -177,7 +199,8 @@ func TestInputs(t *testing.T) {
 func TestTooManyQuestions(t *testing.T) {
 	memory := new(mcp.Memory)
 	asks := func(server string, i int) (refused string) {
-		_, refused = listen(t, memory, mcp.Peer{Server: server}, events(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)))
+		_, refused = listen(t, memory, mcp.Peer{Server: server},
+			events(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)))
 		return refused
 	}
 	n := 0
@@ -190,7 +213,8 @@ func TestTooManyQuestions(t *testing.T) {
 	for _, said := range []string{`"result":{"resultType":"input_required","requestState":"s"}`,
 		`"error":{"code":-32042,"message":"m"}`} {
 		w := watch(t, memory, mcp.Peer{Server: "https://a/"}, request(t, "tools/call", 1))
-		passes, refused, result := answer(w, http.StatusOK, typed(stream), events(`{"jsonrpc":"2.0","id":1,`+said+`}`))
+		passes, refused, result := answer(w, http.StatusOK, typed(stream),
+			events(`{"jsonrpc":"2.0","id":1,`+said+`}`))
 		if passes != "" || refused != "mcp_answer_unread" || result != mcp.ResultUnseen {
 			t.Errorf("%s: the client reads %q, %s, %s", said, passes, refused, result)
 		}
@@ -240,8 +264,9 @@ func TestHumanByURL(t *testing.T) {
 			if tt.status == http.StatusAccepted {
 				passes, _ = listen(t, memory, peer, tt.said)
 			}
-			if seen := strings.Contains(passes, "32042"); seen != (tt.want == asHuman || tt.want == refused || tt.tool ==
-				"create_issue") {
+			if seen := strings.Contains(passes, "32042"); seen != (tt.want == asHuman || tt.want == refused ||
+				tt.tool ==
+					"create_issue") {
 				t.Errorf("the client reads %s", passes)
 			}
 			again := `{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"` + tt.tool + `"}}`
@@ -264,7 +289,8 @@ func humanAnswers(t *testing.T, memory *mcp.Memory) error {
 
 func post(t *testing.T, memory *mcp.Memory) mcp.Watch {
 	t.Helper()
-	return watch(t, memory, at, read(t, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`))
+	return watch(t, memory, at, read(t,
+		`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"create_issue"}}`))
 }
 
 // TestHumanBesidesPost: no human answers while a post has no result, here one that is resumed on another stream.
@@ -292,7 +318,8 @@ func TestHumanBesidesPost(t *testing.T) {
 
 func TestHumanAfterPost(t *testing.T) {
 	for said, refused := range map[string]bool{`"result":{}`: false, `"result":{"isError":true}`: false,
-		`"error":{"code":1,"message":""}`: false, `"result":{"resultType":"task"}`: true, `"result":1`: true, "": true,
+		`"error":{"code":1,"message":""}`: false, `"result":{"resultType":"task"}`: true, `"result":1`: true,
+		"":                                 true,
 		`"result":{"task":{"taskId":"t"}}`: true, `"result":{"requestState":"s"}`: false} {
 		memory := new(mcp.Memory)
 		a := begin(t, post(t, memory), stream)
