@@ -255,6 +255,8 @@ func (a *Answer) event(e sse.Event) {
 		a.cut = unread("some clients find other lines in the id of an event of the server")
 	case len(e.Data) == 0:
 		e.Type = ""
+	case string(e.Data) == "{}": // servers of the official TypeScript SDK resume an answer with it
+		e.Type, e.Data = "", nil
 	case e.IsMessage():
 		e.Data, a.cut = a.message(e.Data)
 	case e.Type == "endpoint" && a.Sent == nil:

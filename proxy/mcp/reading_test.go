@@ -129,6 +129,7 @@ func TestWhatPasses(t *testing.T) {
 		"an unreadable event":      {stream, events(progress, "{", result), events(progress), 200, unread},
 		"a large event": {stream, events(progress, strings.Repeat(" ", 9<<20)), events(progress),
 			200, unread},
+		"an empty object":              {stream, "id: 1\n" + events("{}", result), "id: 1\n\n" + events(result), 200, ""},
 		"a second result":              {stream, events(result, failed), events(result), 200, ""},
 		"another's result in a stream": {stream, events(swap("7", "8"), result), "", 200, unread},
 		"a question": {stream, events(`{"jsonrpc":"2.0","id":1e0,"method":"ping","x":1}`),
