@@ -70,7 +70,7 @@ func (m *Memory) BeginPost() *Flight {
 
 // Sent gives up the requests whose id f sends again: an answer could belong to either.
 func (m *Memory) Sent(f *Flight) {
-	m.giveUp(func(o *Flight) bool { return o != f && o.lost && o.peer == f.peer && o.id == f.id })
+	m.giveUp(true, func(o *Flight) bool { return o != f && o.lost && o.peer == f.peer && o.id == f.id })
 }
 
 // End ends a request's own answer. sent says that the request may have been sent: the server may then still work on a
@@ -89,7 +89,7 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 		m.remove(f)
 	}
 	m.mu.Unlock()
-	m.giveUp(beyond(maxLost, func(o *Flight) bool { return o.lost }))
+	m.giveUp(true, beyond(maxLost, func(o *Flight) bool { return o.lost }))
 }
 
 // Keep keeps a call until its result passes on a stream that the client opens, or wait is over. Another goroutine then
@@ -100,10 +100,10 @@ func (m *Memory) Keep(f *Flight, wait time.Duration, done func(Result)) {
 		go done(f.result)
 	} else {
 		f.kept = done
-		f.timer = time.AfterFunc(wait, func() { m.giveUp(func(o *Flight) bool { return o == f }) })
+		f.timer = time.AfterFunc(wait, func() { m.giveUp(false, func(o *Flight) bool { return o == f }) })
 	}
 	m.mu.Unlock()
-	m.giveUp(beyond(maxKept, func(o *Flight) bool { return o.kept != nil }))
+	m.giveUp(false, beyond(maxKept, func(o *Flight) bool { return o.kept != nil }))
 }
 
 // beyond returns whether a flight comes before the latest n that are counted, if it is asked from the latest on.
@@ -116,19 +116,23 @@ func beyond(n int, counted func(*Flight) bool) func(*Flight) bool {
 	}
 }
 
-// giveUp ends the matching requests that wait for a result. It asks from the latest on.
-func (m *Memory) giveUp(which func(*Flight) bool) {
+// giveUp no longer keeps the matching requests that wait for a result. A late result still passes unless they are
+// forgotten. It asks from the latest on.
+func (m *Memory) giveUp(forget bool, which func(*Flight) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, f := range slices.Backward(slices.Clone(m.flights)) {
 		if !f.waits() || !which(f) {
 			continue
 		}
-		m.remove(f)
+		if forget {
+			m.remove(f)
+		}
 		if f.kept != nil {
 			f.timer.Stop()
 			m.unresolved = m.unresolved || f.post
 			go f.kept(ResultLost)
+			f.kept = nil
 		}
 	}
 }

@@ -247,6 +247,10 @@ func TestKept(t *testing.T) {
 	listen(t, memory, at, events(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, toolFailed, done))
 	want("resumed", resumed, mcp.ResultToolFailed)
 	want("nobody resumes it", keep(3, 0), mcp.ResultLost)
+	late := `{"jsonrpc":"2.0","id":3,"result":{}}`
+	if read, _ := listen(t, memory, at, events(late, late)); read != events(late) {
+		t.Errorf("the client reads %q of a late result", read)
+	}
 	again := mcp.Call{Watch: watch(t, memory, at, request(t, "tools/call", 2))}
 	again.Prepare(&http.Request{Header: http.Header{}})
 	want("its id is sent again", other, mcp.ResultLost)
