@@ -25,6 +25,7 @@ import (
 	"github.com/actionproof/mediator/proxy/intercept"
 	"github.com/actionproof/mediator/proxy/upstream"
 	"github.com/actionproof/mediator/test/check"
+	"github.com/actionproof/mediator/test/leaktest"
 )
 
 // CodeHeader carries a refusal's code.
@@ -87,7 +88,7 @@ type Rig struct {
 func New(t testing.TB, change func(*intercept.Options), upstreams ...*httptest.Server) *Rig {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, before) })
+	t.Cleanup(func() { leaktest.None(t, before) })
 	for _, u := range upstreams {
 		t.Cleanup(u.Close)
 	}
