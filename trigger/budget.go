@@ -27,7 +27,7 @@ func (s *Service) Unsent(ctx context.Context, eventID, runtime, action, bindingH
 }
 
 func (s store) unsent(ctx context.Context, id, runtime, action, binding string, now time.Time) error {
-	return s.db.Write(ctx, writing, func(tx db.Tx) error {
+	return s.pay(ctx, id, func(tx db.Tx) error {
 		e, err := s.locked(tx, selectFacts, id, now)
 		if err != nil {
 			return err

@@ -132,34 +132,41 @@ func TestForgedEvents(t *testing.T) {
 	}
 }
 
-// TestManyPaymentsOfOneEvent: an agent whose posts wait for their event's lock leaves others the database.
+// TestManyPaymentsOfOneEvent: an agent whose posts or refunds wait for their event's lock leaves others the database.
 func TestManyPaymentsOfOneEvent(t *testing.T) {
 	dsn := pgtest.Start(t).Database(t)
 	k := newKit(t, func(o *trigger.Options) { o.DSN, o.Secret = dsn, strings.Repeat("s", 32) })
 	hostile := k.claimed(t)
-	k.deliver(t, fromGitHub("release", "another", `{"action":"published","another":true}`))
-	other := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t).ID
 	db := must(sql.Open("pgx", dsn))(t)
 	defer db.Close()
-	lock := must(db.Begin())(t)
-	must(lock.Exec(`SELECT FROM actionproof_events.events WHERE id = $1 FOR UPDATE`, hostile))(t)
-	ended := make(chan error)
-	for range 64 {
-		go func() { ended <- k.ask(t, hostile) }()
-	}
-	time.Sleep(500 * time.Millisecond) // a slow machine may find nothing
-	paid := make(chan error)
-	go func() { paid <- k.ask(t, other) }()
-	select {
-	case err := <-paid:
-		check.Must(t, err)
-	case err := <-ended:
-		t.Errorf("a post of the other event waits until one of the hostile agent's ends with %v", err)
-		go func() { <-paid }()
-		go func() { ended <- nil }()
-	}
-	check.Must(t, lock.Rollback())
-	for range 64 {
-		<-ended
+	for name, ask := range map[string]func() error{
+		"posts":   func() error { return k.ask(t, hostile) },
+		"refunds": func() error { return k.Unsent(t.Context(), hostile, runtime, "create_post", "x") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k.deliver(t, fromGitHub("release", name, `{"action":"published","another":"`+name+`"}`))
+			other := must(k.Claim(t.Context(), trigger.Claim{Runtime: runtime}))(t).ID
+			lock := must(db.Begin())(t)
+			must(lock.Exec(`SELECT FROM actionproof_events.events WHERE id = $1 FOR UPDATE`, hostile))(t)
+			ended := make(chan error)
+			for range 64 {
+				go func() { ended <- ask() }()
+			}
+			time.Sleep(500 * time.Millisecond) // a slow machine may find nothing
+			paid := make(chan error)
+			go func() { paid <- k.ask(t, other) }()
+			select {
+			case err := <-paid:
+				check.Must(t, err)
+			case err := <-ended:
+				t.Errorf("a post of the other event waits until one of the hostile agent's ends with %v", err)
+				go func() { <-paid }()
+				go func() { ended <- nil }()
+			}
+			check.Must(t, lock.Rollback())
+			for range 64 {
+				<-ended
+			}
+		})
 	}
 }

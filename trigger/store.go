@@ -21,8 +21,9 @@ import (
 type store struct {
 	db     *db.DB
 	secret string // see db.Seal; empty for a file
-	// paying lets each event pay for one post at a time: others would each hold one of the database's few connections
-	// while they wait for the event's lock, and so keep the posts of other events waiting. A file has one writer.
+	// paying lets each event pay for one post, or get it back, at a time: others would each hold one of the database's
+	// few connections while they wait for the event's lock, and so keep the posts of other events waiting. A file has one
+	// writer.
 	paying *share.Turns
 }
 
@@ -277,14 +278,7 @@ const (
 
 // spend durably takes one post of an action from an event's budget. It returns the event without its payload.
 func (s store) spend(ctx context.Context, id, action, binding string, budget int, now time.Time) (e Event, err error) {
-	if s.db.Shared() {
-		done, err := s.paying.Wait(ctx, id)
-		if err != nil {
-			return e, ledger.Unavailable(writing, err)
-		}
-		defer done()
-	}
-	err = s.db.Write(ctx, writing, func(tx db.Tx) error {
+	err = s.pay(ctx, id, func(tx db.Tx) error {
 		if e, err = s.locked(tx, selectFacts, id, now); err != nil {
 			return err
 		}
@@ -306,8 +300,20 @@ func (s store) spend(ctx context.Context, id, action, binding string, budget int
 	return e, err
 }
 
+// pay changes what an event has paid for, in its turn.
+func (s store) pay(ctx context.Context, id string, change func(db.Tx) error) error {
+	if s.db.Shared() {
+		done, err := s.paying.Wait(ctx, id)
+		if err != nil {
+			return ledger.Unavailable(writing, err)
+		}
+		defer done()
+	}
+	return s.db.Write(ctx, writing, change)
+}
+
 func (s store) giveBack(ctx context.Context, id, action, binding string) error {
-	return s.db.Write(ctx, writing, func(tx db.Tx) error {
+	return s.pay(ctx, id, func(tx db.Tx) error {
 		n, err := tx.Exec(deleteUse, id, action, binding)
 		if n == 0 {
 			return err
