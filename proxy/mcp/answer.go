@@ -97,7 +97,7 @@ func (a *Answer) read(resp *http.Response) error {
 		return unread("the server's answer is of another type than application/json or text/event-stream")
 	}
 	text, err = a.message(text)
-	a.replace(resp, text)
+	a.replace(resp, jsonType, text)
 	return err
 }
 
@@ -133,12 +133,12 @@ func (a *Answer) whole() ([]byte, error) {
 	}
 }
 
-// replace makes a message the whole answer.
-func (a *Answer) replace(resp *http.Response, text []byte) {
+// replace makes a text the whole answer.
+func (a *Answer) replace(resp *http.Response, kind string, text []byte) {
 	if a.end = io.EOF; len(text) == 0 {
 		return
 	}
-	resp.Header.Set("Content-Type", jsonType)
+	resp.Header.Set("Content-Type", kind)
 	resp.Header.Set("Content-Length", strconv.Itoa(len(text)))
 	resp.ContentLength = int64(len(text))
 	_, _ = a.out.Write(text)
@@ -157,8 +157,8 @@ func (a *Answer) session(header http.Header) {
 	}
 }
 
-// fail gives the client a failed answer as the request's error, with what the server says as its text: clients differ
-// in what else they read from it.
+// fail gives the client a failed answer: the request's error, or, if the server names none, one line of text, for which
+// some clients look to know that their session has ended. Clients differ in what else they read from it.
 func (a *Answer) fail(resp *http.Response, readable bool) error {
 	var text []byte
 	if readable {
@@ -166,16 +166,19 @@ func (a *Answer) fail(resp *http.Response, readable bool) error {
 	}
 	defer a.Turn(len(text))()
 	s, err := readSaid(text)
-	if err != nil || s.failed.Value == nil {
-		says := fmt.Sprintf("the server answered %d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
-		if len(text) > 0 {
-			says = fmt.Sprintf("%s: %.2048s", says, text)
-		}
-		raw, _ := json.Marshal(rpcError{resp.StatusCode, says, nil})
+	named := err == nil && s.failed.Value != nil
+	if !named {
+		raw, _ := json.Marshal(rpcError{Code: resp.StatusCode})
 		s = said{failed: member{Value: raw}}
 	}
-	text, err = a.respond(a.Flight, s)
-	a.replace(resp, text)
+	passes, err := a.respond(a.Flight, s)
+	kind := jsonType
+	if !named && passes != nil {
+		kind = "text/plain; charset=utf-8"
+		passes = fmt.Appendf(nil, "the server answered %d %s: %.2048q", resp.StatusCode,
+			http.StatusText(resp.StatusCode), text)
+	}
+	a.replace(resp, kind, passes)
 	return err
 }
 
