@@ -187,7 +187,7 @@ func (m *Memory) move(f *Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f.moved = true
-	if f.rules != nil && len(m.misled) < maxMisled {
+	if f.rules != nil && len(m.misled) < maxMisled && !slices.Contains(m.misled, f.peer.Server) {
 		m.misled = append(m.misled, f.peer.Server)
 	}
 }

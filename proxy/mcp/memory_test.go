@@ -300,3 +300,18 @@ func TestOldTransport(t *testing.T) {
 		}
 	}
 }
+
+// TestManyRedirects: a server that sends its clients on for each list, as some do to add a slash, ends no other
+// server's pins.
+func TestManyRedirects(t *testing.T) {
+	memory, of := new(mcp.Memory), pinned(t)
+	answer(watch(t, memory, at, request(t, "tools/list", 1)), http.StatusOK, typed(plain), tools("1", "good"))
+	other := mcp.NewPeer("https://other.example:443", "/mcp", "", "")
+	header := http.Header{"Location": {"/mcp/"}}
+	for range 300 {
+		answer(watch(t, memory, other, request(t, "tools/list", 1)), http.StatusTemporaryRedirect, header, "")
+	}
+	if _, err := judgeCall(t, of, memory); err != nil {
+		t.Errorf("another server's redirects end a pinned tool: %v", err)
+	}
+}
