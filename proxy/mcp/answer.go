@@ -157,8 +157,9 @@ func (a *Answer) session(header http.Header) {
 	}
 }
 
-// fail gives the client a failed answer: the request's error, or, if the server names none, one line of text, for which
-// some clients look to know that their session has ended, as for an error without an id. Clients differ in what else they read from it.
+// fail gives the client a failed answer: the request's error, or, if the server names none, one line of text. Some
+// clients know that their session has ended by a text, or by an error without an id. Clients differ in what else they
+// read from it.
 func (a *Answer) fail(resp *http.Response, readable bool) error {
 	var text []byte
 	if readable {
