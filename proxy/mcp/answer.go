@@ -157,8 +157,9 @@ func (a *Answer) session(header http.Header) {
 	}
 }
 
-// fail gives the client a failed answer: the request's error, or, if the server names none, one line of text, for which
-// some clients look to know that their session has ended. Clients differ in what else they read from it.
+// fail gives the client a failed answer: the request's error, or, if the server names none, one line of text. Some
+// clients know that their session has ended by a text, or by an error without an id. Clients differ in what else they
+// read from it.
 func (a *Answer) fail(resp *http.Response, readable bool) error {
 	var text []byte
 	if readable {
@@ -173,7 +174,11 @@ func (a *Answer) fail(resp *http.Response, readable bool) error {
 	}
 	passes, err := a.respond(a.Flight, s)
 	kind := jsonType
-	if !named && passes != nil {
+	switch {
+	case passes == nil:
+	case named && s.id == nil:
+		passes = s.text("null")
+	case !named:
 		kind = "text/plain; charset=utf-8"
 		passes = fmt.Appendf(nil, "the server answered %d %s: %.2048q", resp.StatusCode,
 			http.StatusText(resp.StatusCode), text)
