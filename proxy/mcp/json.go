@@ -120,7 +120,7 @@ func isError(failed member) bool {
 }
 
 func isMeta(v jsontext.Value) bool {
-	if v == nil {
+	if v == nil || v.Kind() == 'n' {
 		return true
 	}
 	o, err := jsonread.Lenient(v, 2)

@@ -62,6 +62,7 @@ func TestWhatPasses(t *testing.T) {
 		"half a pair of surrogates":    {plain, swap("[]", `["\ud83d"]`), swap("[]", "[\"\ufffd\"]"), 200, ""},
 		"line ends of some clients":    {plain, swap("[]", "[\"\u2028\u0085\"]"), swap("[]", `["\u2028\u0085"]`), 200, ""},
 		"an id as a text":              {plain, swap("7", `"7"`), result, 200, ""},
+		"no _meta, as null":            {plain, swap("[]", `[],"_meta":null`), swap("[]", `[],"_meta":null`), 200, ""},
 		"an error without an id":       {plain, strings.Replace(failed, "7", "null", 1), failed, 200, ""},
 		"empty":                        {plain, "", "", 200, ""},
 		"in UTF-8, as it says":         {plain + `; charset="UTF-8"; x=1`, result, result, 200, ""},
