@@ -31,6 +31,9 @@ func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
 	return &Secrets{session: s.session("API credentials", auth), keys: keys}
 }
 
+// Rest says that nobody uses the login now: then nothing asks Vault again after a failure, which says nothing.
+func (s *Secrets) Rest() { s.session.reached.Store(true) }
+
 // Look reports the token's rights on keys: there must be none.
 func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observation {
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.forbidden(s.keys))

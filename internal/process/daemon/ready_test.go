@@ -60,4 +60,10 @@ func TestReadyAfterCredential(t *testing.T) {
 			t.Errorf("Vault is away: %v; the process is not ready: %v", is, err)
 		}
 	}
+	away.Store(true)
+	_, _ = role.Secret("kv/api", 0).Read(t.Context())
+	p.Observer.Store(&Observer{}) // a reload has removed the credential
+	check.WantEqual(t, p.signs(t.Context()) != nil, true)
+	role.Rest()
+	check.Must(t, p.signs(t.Context()))
 }
