@@ -131,7 +131,8 @@ func (l *Log) state(ctx context.Context) (ledger.TreeHead, ledger.Checkpoints, e
 // continues refuses a tree that does not begin with the one of the checkpoint, or a checkpoint that is not the log's. A
 // new origin begins a new log, also in a ledger that was put back: no witness cosigns that under the old one.
 func (l *Log) continues(ctx context.Context, head ledger.TreeHead, c ledger.Checkpoint) error {
-	if of, err := unsigned(c.Note); c.Note == "" || err == nil && of.Origin != l.o.Key.origin {
+	of, err := unsigned(c.Note)
+	if c.Note == "" || err == nil && of.Origin != l.o.Key.origin && c.Size <= head.Size { // a larger one stays stored
 		return nil
 	}
 	was, _, err := opened(c.Note, l.own)

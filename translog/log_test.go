@@ -158,6 +158,8 @@ func TestDamage(t *testing.T) {
 		"another root":   {`UPDATE tree SET root = x'` + strings.Repeat("00", 32) + `'`, ""},
 		"another signature": {`UPDATE tree SET signed = substr(signed, 1, length(signed) - 6) || 'AAAA=' || char(10)`,
 			"not its own"},
+		"a larger one of another log": {`UPDATE tree SET signed_size = 301, signed = replace(replace(signed, '300', '301'),
+			'log.example', 'log.other')`, "not its own"},
 		"another checkpoint": {`UPDATE tree SET accepted = replace(accepted, '300', '299')`, "not its own"},
 	} {
 		t.Run(name, func(t *testing.T) {

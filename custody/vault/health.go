@@ -15,6 +15,7 @@ type Health struct {
 type Login struct {
 	For       string    // such as key runtime-key
 	Reachable bool      // the last request succeeded, and the token may sign, if that is what it is for
+	Answered  bool      // Reachable, or Vault has only denied it one credential
 	Until     time.Time // end of the token without renewal; zero if it does not end or there is none
 }
 
@@ -28,6 +29,7 @@ func (s *Server) Health() Health {
 	defer s.mu.Unlock()
 	for _, e := range s.sessions {
 		l := Login{For: e.name, Reachable: e.reached.Load() && !e.denied.Load()}
+		l.Answered = l.Reachable || e.answered.Load() && !e.denied.Load()
 		if until := e.until.Load(); until != nil {
 			l.Until = *until
 		}

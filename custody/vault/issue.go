@@ -21,7 +21,7 @@ type Issued struct {
 func (s *Secrets) Issue(ctx context.Context, path, name string) (Issued, error) {
 	made, err := s.session.write(ctx, path, map[string]any{"common_name": name})
 	if err != nil {
-		return Issued{}, denied(err, "write to "+path)
+		return Issued{}, s.session.explain(err, "write to "+path)
 	}
 	var is struct {
 		Certificate string   `json:"certificate"`

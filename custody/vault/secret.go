@@ -31,6 +31,9 @@ func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
 	return &Secrets{session: s.session("API credentials", auth), keys: keys}
 }
 
+// Rest says that nobody uses the login now: then nothing asks Vault again after a failure, which says nothing.
+func (s *Secrets) Rest() { s.session.reached.Store(true) }
+
 // Look reports the token's rights on keys: there must be none.
 func (s *Secrets) Look(ctx context.Context, maxAge time.Duration) look.Observation {
 	return s.session.apart(ctx, maxAge, "read them", nil, s.session.forbidden(s.keys))
@@ -45,7 +48,7 @@ func (s *Secrets) SignRS256(ctx context.Context, key string, message []byte) ([]
 	answer, err := s.session.write(ctx, path, map[string]any{
 		"input": base64.StdEncoding.EncodeToString(message), "signature_algorithm": "pkcs1v15"})
 	if err != nil {
-		return nil, denied(err, "sign at "+path)
+		return nil, s.session.explain(err, "sign at "+path)
 	}
 	var signed struct{ Signature string }
 	if err := decode(answer, &signed); err != nil {
@@ -62,10 +65,12 @@ func (s *Secrets) SignRS256(ctx context.Context, key string, message []byte) ([]
 // leastRSA is the length of a signature by a key of 2048 bits, in bytes.
 const leastRSA = 256
 
-// denied explains a request for a credential that failed.
-func denied(err error, what string) error {
+// explain explains a request for a credential that failed. Vault's denial of one says nothing about the others, and
+// calls repeat it.
+func (e *session) explain(err error, what string) error {
 	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden &&
 		!invalidToken(err) {
+		e.answered.Store(true)
 		return custody.Unavailable(err,
 			"Vault denies the role of API credentials to %s (403): add it to the role's policy", what)
 	}
@@ -259,7 +264,7 @@ func (s *Secret) ask(ctx context.Context) (held, error) {
 		return err
 	})
 	if err != nil {
-		return held{}, denied(err, "read "+s.path)
+		return held{}, s.session.explain(err, "read "+s.path)
 	}
 	if secret == nil {
 		return held{}, custody.Unavailable(nil,

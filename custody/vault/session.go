@@ -22,10 +22,11 @@ type session struct {
 	name   string      // its purpose, for the log
 	client *api.Client // holds the token
 
-	good    atomic.Pointer[goodToken]
-	reached atomic.Bool               // the last request succeeded
-	denied  atomic.Bool               // the token may not sign; a reading of the key succeeds all the same
-	until   atomic.Pointer[time.Time] // the token's end; nil if it has none
+	good     atomic.Pointer[goodToken]
+	reached  atomic.Bool               // the last request succeeded
+	answered atomic.Bool               // the last request did, or Vault denied one credential
+	denied   atomic.Bool               // the token may not sign; a reading of the key succeeds all the same
+	until    atomic.Pointer[time.Time] // the token's end; nil if it has none
 
 	logins, looks singleflight.Group
 
@@ -82,7 +83,7 @@ func (e *session) write(ctx context.Context, path string, data map[string]any) (
 // call first logs in if there is no token or Vault does not know it. It asks again after a broken connection, so a
 // request may arrive twice.
 func (e *session) call(ctx context.Context, ask func(context.Context, *api.Client) error) (err error) {
-	defer func() { e.reached.Store(err == nil) }()
+	defer func() { e.reached.Store(err == nil); e.answered.Store(err == nil) }()
 	token := e.client.Token()
 	for range maxAsks {
 		if token == "" || invalidToken(err) {

@@ -77,11 +77,11 @@ func (p *Process) signs(ctx context.Context) error {
 	return nil
 }
 
-// vaultAway returns the first login whose last request to Vault failed.
+// vaultAway returns the first login whose last request to Vault failed, unless Vault only denied one credential.
 func (p *Process) vaultAway() string {
 	health, _ := keystore.Health(p.Keys)
 	for _, l := range health.Logins {
-		if !l.Reachable {
+		if !l.Answered {
 			return l.For
 		}
 	}

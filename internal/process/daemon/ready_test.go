@@ -51,7 +51,7 @@ func TestReadyAfterCredential(t *testing.T) {
 	p.Observer.Store(&Observer{Plan: Plan{Extra: func(ctx context.Context, maxAge time.Duration) []look.Observation {
 		return []look.Observation{role.Look(ctx, maxAge)}
 	}}})
-	for _, is := range []bool{true, false} {
+	for _, is := range []bool{true, false, false} { // twice within the age of an observation
 		away.Store(is)
 		if _, err := role.Secret("kv/api", 0).Read(t.Context()); err == nil {
 			t.Error("the credential is read")
@@ -60,4 +60,10 @@ func TestReadyAfterCredential(t *testing.T) {
 			t.Errorf("Vault is away: %v; the process is not ready: %v", is, err)
 		}
 	}
+	away.Store(true)
+	_, _ = role.Secret("kv/api", 0).Read(t.Context())
+	p.Observer.Store(&Observer{}) // a reload has removed the credential
+	check.WantEqual(t, p.signs(t.Context()) != nil, true)
+	role.Rest()
+	check.Must(t, p.signs(t.Context()))
 }

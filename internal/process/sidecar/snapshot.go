@@ -49,10 +49,11 @@ func (p *sidecar) Next(ctx context.Context, next *daemon.Configured[config.Sidec
 	}
 	s := &snapshot{Configured: next, process: p}
 	var err error
-	if s.credentials, err = p.makeCredentials(next.Config); err != nil {
-		return nil, err
+	if s.credentials, err = p.makeCredentials(next.Config); err == nil {
+		err = s.credentials.read(ctx, p.Log, false)
 	}
-	if err := s.credentials.read(ctx, p.Log, false); err != nil {
+	if err != nil {
+		p.rest(p.current.Load().Config)
 		return nil, err
 	}
 	return func() error {
@@ -60,8 +61,16 @@ func (p *sidecar) Next(ctx context.Context, next *daemon.Configured[config.Sidec
 			return err
 		}
 		p.activate(s)
+		p.rest(next.Config)
 		return nil
 	}, nil
+}
+
+// rest keeps the login for credentials from making the process unready forever if the configuration has none in Vault.
+func (p *sidecar) rest(c *config.Sidecar) {
+	if p.secrets != nil && !usesVault(c) {
+		p.secrets.Rest()
+	}
 }
 
 // checkHosts refuses a rule for a host that the interception CA of this process does not cover.
