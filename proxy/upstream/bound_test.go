@@ -86,26 +86,25 @@ func TestBoundedConnections(t *testing.T) {
 		must(t, err)
 		return transport.RoundTrip(q)
 	}
+	answered := func(party, path string) *http.Response {
+		resp, err := call(party, path)
+		for check.CodeOf(err) == "overloaded" { // a connection is idle a moment after its answer
+			resp, err = call(party, path)
+		}
+		must(t, err)
+		return resp
+	}
 	for i := range 3 * most {
 		for _, party := range []string{"a", strconv.Itoa(i)} {
-			resp, err := call(party, "/")
-			for check.CodeOf(err) == "overloaded" { // a connection is idle a moment after its answer
-				resp, err = call(party, "/")
-			}
-			must(t, err)
-			must(t, resp.Body.Close())
+			must(t, answered(party, "/").Body.Close())
 		}
 	}
 	for range most / 2 {
-		resp, err := call("a", "/held")
-		must(t, err)
-		defer resp.Body.Close()
+		defer answered("a", "/held").Body.Close()
 	}
 	_, err := call("a", "/") //nolint:bodyclose // there is no answer
 	wantCode(t, err, "overloaded")
-	resp, err := call("b", "/")
-	must(t, err)
-	must(t, resp.Body.Close())
+	must(t, answered("b", "/").Body.Close())
 }
 
 // A connection is closed whose upstream takes nothing more, but goes on to send.
