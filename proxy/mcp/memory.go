@@ -25,8 +25,6 @@ func NewPeer(origin, path, query, session string) Peer {
 	return Peer{origin + "/" + evidence.HashBytes([]byte(path)), session, evidence.HashBytes([]byte(query))}
 }
 
-func (p Peer) same(o Peer) bool { return p.Server == o.Server && p.Session == o.Session }
-
 func (p Peer) tools() string { return p.Server + "?" + p.Query }
 
 func (p Peer) origin() string {
