@@ -152,6 +152,7 @@ func (a *Answer) session(header http.Header) {
 	switch {
 	case starts && len(given) == 1 && given[0] != "" && len(given[0]) <= maxHeader: // a longer one no request may name
 		a.peer.Session = given[0]
+		a.Memory.enter(a.Flight, a.peer.Session)
 	case len(given) != 1 || given[0] != a.Peer.Session:
 		header.Del(name)
 	}

@@ -18,7 +18,6 @@ const (
 // Flight is a request until its result passes to the client. The result may come in the request's own answer, or on a
 // stream that the client opens. Only the first passes.
 type Flight struct {
-	peer  Peer
 	id    ID
 	of    string // see [requestOf]; empty for a post that is no message
 	call  bool   // of a tool
@@ -26,6 +25,7 @@ type Flight struct {
 	rules []*Rule // by which the client sees the list of tools that it asks for; nil if it asks for none
 
 	// The memory's mutex guards all below.
+	peer   Peer   // only its session changes
 	result Result // that has passed
 	moved  bool   // the server sends the client elsewhere with it
 	lost   bool   // its own answer has ended without a result
@@ -166,6 +166,7 @@ func (m *Memory) settle(f *Flight, result Result, goesOn bool, q *question) (fir
 		return false, nil
 	}
 	if q != nil {
+		q.peer = f.peer
 		if err := m.put(*q); err != nil {
 			return false, err
 		}
@@ -180,6 +181,16 @@ func (m *Memory) settle(f *Flight, result Result, goesOn bool, q *question) (fir
 		go f.kept(result)
 	}
 	return true, nil
+}
+
+// enter puts a request into the session that its answer starts: there the client resumes the answer.
+func (m *Memory) enter(f *Flight, session string) {
+	if f == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f.peer.Session = session
 }
 
 // move reports whether the client may repeat a request where the server sends it.

@@ -264,6 +264,22 @@ func TestKept(t *testing.T) {
 	want("the last of many", many[16], mcp.ResultOK)
 }
 
+// TestStartResumed: the answer that starts a session breaks off. The client resumes it in that session.
+func TestStartResumed(t *testing.T) {
+	memory := new(mcp.Memory)
+	sent := read(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
+	header := http.Header{"Mcp-Session-Id": {at.Session}, "Content-Type": {stream}}
+	answer(watch(t, memory, mcp.NewPeer(origin, "/mcp", "", ""), sent), http.StatusOK, header, "id: e1\ndata: \n\n")
+	for _, session := range []string{"", "s2"} {
+		if read, _ := listen(t, memory, mcp.NewPeer(origin, "/mcp", "", session), events(done)); read != "" {
+			t.Errorf("in the session %q the client reads %q", session, read)
+		}
+	}
+	if read, _ := listen(t, memory, at, events(done, done)); read != events(done) {
+		t.Errorf("the client reads %q", read)
+	}
+}
+
 // TestOldTransport makes more calls than are kept one by one, from two clients with the same ids. Each gets the answers
 // on the stream that has named its endpoint.
 func TestOldTransport(t *testing.T) {

@@ -48,7 +48,7 @@ func (a *Answer) respond(f *Flight, s said) (text []byte, err error) {
 	var wants *question
 	switch {
 	case code == byURL:
-		wants = &question{peer: f.peer, of: f.of, asks: map[string]string{"": elicitation}}
+		wants = &question{of: f.of, asks: map[string]string{"": elicitation}}
 	case does == ResultUnfinished:
 		wants, err = inputs(f, result)
 	}
@@ -73,7 +73,7 @@ func (a *Answer) respond(f *Flight, s said) (text []byte, err error) {
 // inputs is what an unfinished result asks the client.
 func inputs(f *Flight, result object) (*question, error) {
 	state, _ := result.Get("requestState").Text()
-	q := &question{peer: f.peer, of: continued(f.of, state), asks: make(map[string]string)}
+	q := &question{of: continued(f.of, state), asks: make(map[string]string)}
 	asks := result.Get("inputRequests").Value
 	if asks == nil {
 		return q, nil
