@@ -209,7 +209,7 @@ func (m *mcpCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
 
 // keep keeps a tool call open whose broken answer can be resumed.
 func (m *mcpCall) keep() bool {
-	if m.mcp.Answer == nil || !m.mcp.Answer.Resumable() || !m.message.IsCall() {
+	if m.mcp.Answer == nil || !m.mcp.Answer.Resumable(mcp.Result(m.record.Result)) || !m.message.IsCall() {
 		return false
 	}
 	m.stage = kept

@@ -18,6 +18,7 @@ import (
 	"github.com/actionproof/mediator/proxy/mcp"
 	"github.com/actionproof/mediator/proxy/rules"
 	"github.com/actionproof/mediator/proxy/session"
+	"github.com/actionproof/mediator/test/proxytest"
 	"github.com/actionproof/mediator/trigger"
 )
 
@@ -194,6 +195,53 @@ func TestMCPBrokenAnswers(t *testing.T) {
 				t.Errorf("%+v", rec)
 			}
 		})
+	}
+}
+
+// atEnd calls do when a call's answer is closed for the last time, after its result is noted.
+type atEnd struct {
+	http.RoundTripper
+	do func()
+}
+
+func (e *atEnd) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := e.RoundTripper.RoundTrip(r)
+	if err == nil && r.Method == http.MethodPost {
+		resp.Body = &closedTwice{ReadCloser: resp.Body, do: e.do}
+	}
+	return resp, err
+}
+
+type closedTwice struct {
+	io.ReadCloser
+	closed int
+	do     func()
+}
+
+func (c *closedTwice) Close() error {
+	if c.closed++; c.closed == 2 {
+		c.do()
+	}
+	return c.ReadCloser.Close()
+}
+
+// TestMCPResumedAtOnce: the result of a broken answer passes on a stream before the call waits for it.
+func TestMCPResumedAtOnce(t *testing.T) {
+	end := &atEnd{}
+	r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if req.Method == http.MethodGet {
+			_, _ = io.WriteString(w, "data: "+toolResult+"\n\n")
+			return
+		}
+		_, _ = io.WriteString(w, "id: e1\ndata: \n\n")
+	}, func(o *PipelineOptions) { o.Transport = end })
+	end.RoundTripper = proxytest.NewTransport(t, r.upstream)
+	passed := ""
+	end.do = func() { _, passed = r.send("GET", "/mcp", "", "Last-Event-Id", "e1") }
+	r.send("POST", "/mcp", toolCall("create_issue"), both...)
+	if rec := r.wantRecord(t, "tools/call create_issue", "ok"); rec.State != ledger.StateForwarded || rec.Code != "" {
+		t.Errorf("the client reads %q: %+v", passed, rec)
 	}
 }
 

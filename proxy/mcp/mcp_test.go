@@ -263,7 +263,7 @@ func TestAnswers(t *testing.T) {
 				_, _ = io.Copy(io.Discard, resp.Body)
 			}
 			got := string(c.Answer.Result())
-			if c.Answer.Resumable() {
+			if c.Answer.Resumable(mcp.Result(got)) {
 				got += " resumable"
 			}
 			if got != e.one("want") {

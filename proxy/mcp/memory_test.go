@@ -228,7 +228,7 @@ func TestKept(t *testing.T) {
 		_, _ = io.WriteString(a.to, "id: e1\ndata: \n\n:\n")
 		_ = a.to.CloseWithError(io.ErrUnexpectedEOF)
 		<-a.got
-		if !a.Resumable() {
+		if !a.Resumable(a.Result()) {
 			t.Fatal("the answer cannot be resumed")
 		}
 		got := make(chan mcp.Result, 2)

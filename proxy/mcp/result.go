@@ -34,8 +34,8 @@ func (a *Answer) Result() Result {
 	return ResultLost
 }
 
-// Resumable reports whether the client can resume the broken answer.
-func (a *Answer) Resumable() bool { return a.Result() == ResultLost && a.resumable }
+// Resumable reports whether the client can resume an answer that had this result. It may have done so meanwhile.
+func (a *Answer) Resumable(had Result) bool { return had == ResultLost && a.resumable }
 
 // Cut returns why the answer does not pass from some message on; nil if it does.
 func (a *Answer) Cut() error { return a.cut }
