@@ -170,7 +170,7 @@ func (m *mcpCall) answer(ctx context.Context, resp *http.Response) error {
 	if answer == nil {
 		return err
 	}
-	if answer.Cut() != nil && answer.Result() == mcp.ResultUnseen && m.stage == answered {
+	if answer.GiveUp() && m.stage == answered {
 		mcp.WriteEvent(m.w, m.forAgent(err), m.message) // otherwise a problem document follows
 	}
 	if m.intended() && answer.Result() == mcp.ResultLost {

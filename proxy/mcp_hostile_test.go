@@ -87,6 +87,25 @@ func TestMCPHumanDuringAnotherPost(t *testing.T) {
 	r.wantRefused("session_tainted", "POST", "/posts", `{"title":"b"}`)
 }
 
+// A request has one answer: a result, or the error that tells the client that its answer cannot be read.
+func TestMCPOneAnswer(t *testing.T) {
+	const extended = "data: " + `{"jsonrpc":"2.0","id":7,"result":{"resultType":"x"}}` + "\n\n"
+	for name, said := range map[string]string{"after a result": extended + "data: {\n\n", "no result": "data: {\n\n"} {
+		r := toolRig(t, func(w http.ResponseWriter, req *http.Request) {
+			if req.Method == http.MethodGet {
+				said = "data: " + toolResult + "\n\n"
+			}
+			answerWith("text/event-stream", said)(w, req)
+		}, nil)
+		read, _ := io.ReadAll(r.start(t.Context(), "POST", "/mcp", toolCall("get_issue"), both...).Body)
+		r.wantRecord(t, "tools/call get_issue", "unseen")
+		_, late := r.send("GET", "/mcp", "")
+		if all := string(read) + late; strings.Count(all, `"id":7`) != 1 {
+			t.Errorf("%s: the client reads %s", name, all)
+		}
+	}
+}
+
 // A rule for the whole host lets no stream of an MCP server pass unread.
 func TestMCPStreamUnderAnotherRule(t *testing.T) {
 	r := newPostRig(t, created, func(o *PipelineOptions, actions []rules.Action) {

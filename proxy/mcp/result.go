@@ -37,6 +37,16 @@ func (a *Answer) Result() Result {
 // Resumable reports whether the client can resume an answer that had this result. It may have done so meanwhile.
 func (a *Answer) Resumable(had Result) bool { return had == ResultLost && a.resumable }
 
+// GiveUp reports whether the client must be told that its request has no result, because the answer does not pass. None
+// passes from then on.
+func (a *Answer) GiveUp() bool {
+	if a.cut == nil || a.Flight == nil {
+		return false
+	}
+	first, _ := a.Memory.settle(a.Flight, ResultUnseen, false, nil) // fails only with a question
+	return first
+}
+
 // Cut returns why the answer does not pass from some message on; nil if it does.
 func (a *Answer) Cut() error { return a.cut }
 
