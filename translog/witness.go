@@ -23,7 +23,7 @@ import (
 const (
 	// witnessTimeout bounds one request to a witness.
 	witnessTimeout = 5 * time.Second
-	// maxAsked bounds how often a witness is asked about one checkpoint at once.
+	// maxAsked bounds the requests about one checkpoint that a witness gets in a row.
 	maxAsked = 8
 	// maxAnswer bounds a witness's answer, in bytes.
 	maxAnswer = 8 << 10

@@ -77,6 +77,12 @@ func invalidToken(err error) bool {
 	return errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && said(answer, "invalid token")
 }
 
+// isDenied reports whether Vault knows the token, and denies it the request.
+func isDenied(err error) bool {
+	var answer *api.ResponseError
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && !invalidToken(err)
+}
+
 // broken reports whether the connection broke: there was neither an answer nor a timeout.
 func broken(err error) bool {
 	var answer *api.ResponseError

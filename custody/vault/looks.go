@@ -4,14 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/hashicorp/vault/api"
 
 	"github.com/actionproof/mediator/custody"
 	"github.com/actionproof/mediator/look"
@@ -113,11 +109,10 @@ func (e *session) lookApart(ctx context.Context, purpose string, own, forbidden 
 
 // signed notes the result of a signature. After a refused one, the next question is what the token may do now.
 func (e *session) signed(err error) {
-	var answer *api.ResponseError
 	switch {
 	case err == nil:
 		e.denied.Store(false)
-	case errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden && !invalidToken(err):
+	case isDenied(err):
 		e.denied.Store(true)
 		e.good.Store(nil)
 	}

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,7 +29,8 @@ func (s *Server) Secrets(auth Auth, keys ...string) *Secrets {
 	return &Secrets{session: s.session("API credentials", auth), keys: keys}
 }
 
-// Rest says that nobody uses the login now: then nothing asks Vault again after a failure, which says nothing.
+// Rest forgets a failure of the login. Call it when the configuration has no credential in Vault: no later request
+// would correct that failure.
 func (s *Secrets) Rest() { s.session.reached.Store(true) }
 
 // Look reports the token's rights on keys: there must be none.
@@ -65,11 +64,10 @@ func (s *Secrets) SignRS256(ctx context.Context, key string, message []byte) ([]
 // leastRSA is the length of a signature by a key of 2048 bits, in bytes.
 const leastRSA = 256
 
-// explain explains a request for a credential that failed. Vault's denial of one says nothing about the others, and
-// calls repeat it.
+// explain returns the error of a failed request for a credential. That Vault denies one says nothing about the others,
+// so the login counts as answered.
 func (e *session) explain(err error, what string) error {
-	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusForbidden &&
-		!invalidToken(err) {
+	if isDenied(err) {
 		e.answered.Store(true)
 		return custody.Unavailable(err,
 			"Vault denies the role of API credentials to %s (403): add it to the role's policy", what)

@@ -48,9 +48,9 @@ type Watch struct {
 	Returned func(result []byte)
 }
 
-// Answer is the body of a server's answer. Only messages pass that it has read, each written anew in the one form that
-// all clients read, once the session's memory knows what the server asks or shows by it. What it cannot read ends it.
-// It is not safe for concurrent use.
+// Answer is the body of a server's answer. It passes only messages that it has read, and writes each anew in one form
+// that all clients read alike. Before a message passes, the session's memory notes its question or its tools. An
+// unreadable message ends the answer. It is not safe for concurrent use.
 type Answer struct {
 	Watch
 	peer      Peer // includes the session that the answer starts, or is the endpoint that it names

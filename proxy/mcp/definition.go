@@ -49,7 +49,7 @@ func (d *Definitions) show(server, tool, hash string) (before string) {
 	return before
 }
 
-// tool is one that a server lists.
+// tool is a tool in a server's list.
 type tool struct {
 	name  string
 	named bool // by a rule

@@ -49,9 +49,9 @@ func (m *Memory) Begin(r *Message, peer Peer, rules []*Rule, post bool) (*Flight
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if peer.Session != "" && slices.ContainsFunc(m.flights, func(o *Flight) bool {
-		return o.waits() && !o.lost && o.peer.Session == peer.Session && o.id == r.ID
-	}) {
+	if peer.Session != "" && len(m.waiting(func(o *Flight) bool {
+		return !o.lost && o.peer.Session == peer.Session && o.id == r.ID
+	})) > 0 {
 		return nil, refusal.New("message_ambiguous",
 			"another request of this session has the id %s and is not answered yet", r.ID)
 	}
@@ -70,7 +70,9 @@ func (m *Memory) BeginPost() *Flight {
 
 // Sent gives up the requests whose id f sends again: an answer could belong to either.
 func (m *Memory) Sent(f *Flight) {
-	m.giveUp(true, func(o *Flight) bool { return o != f && o.lost && o.peer == f.peer && o.id == f.id })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.giveUp(true, m.waiting(func(o *Flight) bool { return o != f && o.lost && o.peer == f.peer && o.id == f.id }))
 }
 
 // End ends a request's own answer. sent says that the request may have been sent: the server may then still work on a
@@ -80,6 +82,7 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 		return
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if f.of == "" {
 		f.result = result
 	}
@@ -88,43 +91,42 @@ func (m *Memory) End(f *Flight, result Result, sent bool) {
 	if !f.lost {
 		m.remove(f)
 	}
-	m.mu.Unlock()
-	m.giveUp(true, beyond(maxLost, func(o *Flight) bool { return o.lost }))
+	lost := m.waiting(func(o *Flight) bool { return o.lost })
+	m.giveUp(true, lost[:max(0, len(lost)-maxLost)])
 }
 
 // Keep keeps a call until its result passes on a stream that the client opens, or wait is over. Another goroutine then
 // calls done once.
 func (m *Memory) Keep(f *Flight, wait time.Duration, done func(Result)) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if f.result != "" {
 		go done(f.result)
-	} else {
-		f.kept = done
-		f.timer = time.AfterFunc(wait, func() { m.giveUp(false, func(o *Flight) bool { return o == f }) })
+		return
 	}
-	m.mu.Unlock()
-	m.giveUp(false, beyond(maxKept, func(o *Flight) bool { return o.kept != nil }))
+	f.kept = done
+	f.timer = time.AfterFunc(wait, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.giveUp(false, m.waiting(func(o *Flight) bool { return o == f }))
+	})
+	kept := m.waiting(func(o *Flight) bool { return o.kept != nil })
+	m.giveUp(false, kept[:max(0, len(kept)-maxKept)])
 }
 
-// beyond returns whether a flight comes before the latest n that are counted, if it is asked from the latest on.
-func beyond(n int, counted func(*Flight) bool) func(*Flight) bool {
-	return func(f *Flight) bool {
-		if counted(f) {
-			n--
+// waiting returns the matching requests that wait for a result, the oldest first. The caller holds m.mu.
+func (m *Memory) waiting(which func(*Flight) bool) (found []*Flight) {
+	for _, f := range m.flights {
+		if f.waits() && which(f) {
+			found = append(found, f)
 		}
-		return n < 0 && counted(f)
 	}
+	return found
 }
 
-// giveUp no longer keeps the matching requests that wait for a result. A late result still passes unless they are
-// forgotten. It asks from the latest on.
-func (m *Memory) giveUp(forget bool, which func(*Flight) bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, f := range slices.Backward(slices.Clone(m.flights)) {
-		if !f.waits() || !which(f) {
-			continue
-		}
+// giveUp no longer keeps requests. A late result still passes unless they are forgotten. The caller holds m.mu.
+func (m *Memory) giveUp(forget bool, flights []*Flight) {
+	for _, f := range flights {
 		if forget {
 			m.remove(f)
 		}
@@ -142,19 +144,17 @@ func (m *Memory) remove(f *Flight) {
 }
 
 // awaiting returns the request that an answer with this id on a stream at peer belongs to, nil if none waits for it.
-func (m *Memory) awaiting(peer Peer, id ID) (found *Flight, err error) {
+func (m *Memory) awaiting(peer Peer, id ID) (*Flight, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, f := range m.flights {
-		if !f.waits() || f.peer != peer || f.id.like() != id.like() {
-			continue
-		}
-		if found != nil {
-			return nil, unread("several requests without a session wait for an answer with the id %s", id)
-		}
-		found = f
+	found := m.waiting(func(f *Flight) bool { return f.peer == peer && f.id.like() == id.like() })
+	switch len(found) {
+	case 0:
+		return nil, nil
+	case 1:
+		return found[0], nil
 	}
-	return found, nil
+	return nil, unread("several requests without a session wait for an answer with the id %s", id)
 }
 
 // settle comes before the client sees the result, because it may react at once. It reports whether the result is the
@@ -193,7 +193,7 @@ func (m *Memory) enter(f *Flight, session string) {
 	f.peer.Session = session
 }
 
-// move reports whether the client may repeat a request where the server sends it.
+// move notes that the server sends the client elsewhere with its request.
 func (m *Memory) move(f *Flight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -37,8 +37,8 @@ func (a *Answer) Result() Result {
 // Resumable reports whether the client can resume an answer that had this result. It may have done so meanwhile.
 func (a *Answer) Resumable(had Result) bool { return had == ResultLost && a.resumable }
 
-// GiveUp reports whether the client must be told that its request has no result, because the answer does not pass. None
-// passes from then on.
+// GiveUp reports whether the client must be told that its request has no result, because the answer does not pass. No
+// result passes after that.
 func (a *Answer) GiveUp() bool {
 	if a.cut == nil || a.Flight == nil {
 		return false
@@ -60,7 +60,7 @@ func (a *Answer) respond(f *Flight, s said) (text []byte, err error) {
 	case code == byURL:
 		wants = &question{of: f.of, asks: map[string]string{"": elicitation}}
 	case does == ResultUnfinished:
-		wants, err = inputs(f, result)
+		wants, err = inputs(f.of, result)
 	}
 	var tools []tool
 	if f.rules != nil && s.result.Value != nil && err == nil {
@@ -80,10 +80,10 @@ func (a *Answer) respond(f *Flight, s said) (text []byte, err error) {
 	return s.text(f.id), nil
 }
 
-// inputs is what an unfinished result asks the client.
-func inputs(f *Flight, result object) (*question, error) {
+// inputs is what an unfinished result of a request asks the client.
+func inputs(of string, result object) (*question, error) {
 	state, _ := result.Get("requestState").Text()
-	q := &question{of: continued(f.of, state), asks: make(map[string]string)}
+	q := &question{of: continued(of, state), asks: make(map[string]string)}
 	asks := result.Get("inputRequests").Value
 	if asks == nil {
 		return q, nil
