@@ -39,12 +39,17 @@ type issue struct {
 	Title string `json:"title"`
 }
 
+// Without options, the server uses the old transport.
 func newMCPRig(t testing.TB, options *sdk.StreamableHTTPOptions, change func(post, reads *mcp.Rule)) *mcpRig {
 	t.Helper()
 	r := &mcpRig{hold: make(chan struct{})}
 	r.about.Store("An issue")
-	options.DisableLocalhostProtection = true
-	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return r.server() }, options)
+	server := func(*http.Request) *sdk.Server { return r.server() }
+	var handler http.Handler = sdk.NewSSEHandler(server, &sdk.SSEOptions{DisableLocalhostProtection: true})
+	if options != nil {
+		options.DisableLocalhostProtection = true
+		handler = sdk.NewStreamableHTTPHandler(server, options)
+	}
 	post, reads := &mcp.Rule{Tools: []string{"create_issue"}, Post: true},
 		&mcp.Rule{Tools: []string{"get_issue", "ask", "think", "roots", "more"}}
 	if change != nil {
@@ -171,6 +176,11 @@ func (r *mcpRig) server() *sdk.Server {
 // connect connects an SDK client of one revision.
 func (r *mcpRig) connect(t testing.TB, version string) *sdk.ClientSession {
 	t.Helper()
+	return r.connectOver(t, version, &sdk.StreamableClientTransport{Endpoint: r.base + "/mcp", HTTPClient: r.client})
+}
+
+func (r *mcpRig) connectOver(t testing.TB, version string, transport sdk.Transport) *sdk.ClientSession {
+	t.Helper()
 	c := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, &sdk.ClientOptions{
 		ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"sure": true}}, nil
@@ -179,8 +189,7 @@ func (r *mcpRig) connect(t testing.TB, version string) *sdk.ClientSession {
 			return &sdk.CreateMessageResult{Model: "m", Role: "assistant", Content: &sdk.TextContent{Text: "!"}}, nil
 		},
 	})
-	s, err := c.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: r.base + "/mcp", HTTPClient: r.client},
-		&sdk.ClientSessionOptions{ProtocolVersion: version})
+	s, err := c.Connect(t.Context(), transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,6 +285,15 @@ func TestMCPOldRevision(t *testing.T) {
 	}
 	if rec := r.wantRecord(t, "tools/call create_issue", "ok"); rec.Flow != flowPost {
 		t.Errorf("%+v", rec)
+	}
+}
+
+// The client tries revision 2026-07-28 first, without its header.
+func TestMCPOldTransport(t *testing.T) {
+	r := newMCPRig(t, nil, nil)
+	s := r.connectOver(t, "", &sdk.SSEClientTransport{Endpoint: r.base + "/mcp", HTTPClient: r.client})
+	if got, err := callTool(t, s, "get_issue", "a"); err != nil || got != "get_issue a" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -31,6 +31,7 @@ const (
 	callTool    = "tools/call"
 	listTools   = "tools/list"
 	initialize  = "initialize"
+	discover    = "server/discover"
 	elicitation = "elicitation/create"
 	sampling    = "sampling/createMessage"
 	listRoots   = "roots/list"
@@ -309,6 +310,8 @@ func (m *Message) version(header http.Header) (string, error) {
 	own, ok := inBody.Text()
 	switch {
 	case inBody.Value == nil && version < headersMirror, inBody.Value == nil && !m.IsRequest():
+	case m.Method == discover && header["Mcp-Protocol-Version"] == nil: // the old transport has no such header
+		return version, known(own)
 	case !ok || own != version:
 		return "", mismatch("the header Mcp-Protocol-Version differs from the revision in _meta")
 	}

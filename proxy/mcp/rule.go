@@ -32,7 +32,7 @@ type Rule struct {
 
 // usualMethods are a rule's default methods: sessions, lists and reads, but no tool calls.
 var usualMethods = []string{
-	initialize, "notifications/initialized", "server/discover", "ping", "notifications/cancelled",
+	initialize, "notifications/initialized", discover, "ping", "notifications/cancelled",
 	"notifications/progress", "notifications/roots/list_changed",
 	listTools, "prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read",
 	"resources/subscribe", "resources/unsubscribe",
