@@ -207,7 +207,7 @@ func (m *mcpCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
 	mcp.WriteProblem(w, d, m.message)
 }
 
-// keep keeps a tool call open whose broken answer can be resumed.
+// keep keeps a tool call open whose result may still come.
 func (m *mcpCall) keep() bool {
 	if m.mcp.Answer == nil || !m.mcp.Answer.Resumable(mcp.Result(m.record.Result)) || !m.message.IsCall() {
 		return false

@@ -292,8 +292,16 @@ func TestMCPOldRevision(t *testing.T) {
 func TestMCPOldTransport(t *testing.T) {
 	r := newMCPRig(t, nil, nil)
 	s := r.connectOver(t, "", &sdk.SSEClientTransport{Endpoint: r.base + "/mcp", HTTPClient: r.client})
-	if got, err := callTool(t, s, "get_issue", "a"); err != nil || got != "get_issue a" {
-		t.Errorf("%q, %v", got, err)
+	done := make(chan error, 1)
+	go func() {
+		_, err := callTool(t, s, "get_issue", "slow")
+		done <- err
+	}()
+	eventually(t, func() bool { return r.calls.Load() == 1 }, "the call has not reached the server")
+	close(r.hold)
+	must(t, <-done)
+	if rec := r.wantRecord(t, "tools/call get_issue", "ok"); rec.State != ledger.StateForwarded || rec.Status != 202 {
+		t.Errorf("%+v", rec)
 	}
 }
 

@@ -57,7 +57,7 @@ type Answer struct {
 	from      io.ReadCloser
 	stream    *sse.Reader // nil if the body does not pass as it comes
 	endpoint  []byte      // that a stream of [oldTransport] names
-	resumable bool
+	resumable bool        // the result may come on a stream, though this answer ends
 	out       bytes.Buffer
 	cut       error // why the answer does not pass from here on
 	end       error
@@ -72,6 +72,7 @@ func (a *Answer) read(resp *http.Response) error {
 	}
 	resp.ContentLength = -1
 	resp.Body = a
+	a.resumable = a.Flight != nil && resp.StatusCode == http.StatusAccepted // the old transport answers on its stream
 	switch status := resp.StatusCode; {
 	case status/100 == 3:
 		return a.move(resp)

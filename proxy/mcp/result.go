@@ -34,7 +34,8 @@ func (a *Answer) Result() Result {
 	return ResultLost
 }
 
-// Resumable reports whether the client can resume an answer that had this result. It may have done so meanwhile.
+// Resumable reports whether the result of an answer that had this one may come on a stream: the client can resume the
+// answer, or uses the old transport. It may have come meanwhile.
 func (a *Answer) Resumable(had Result) bool { return had == ResultLost && a.resumable }
 
 // GiveUp reports whether the client must be told that its request has no result, because the answer does not pass. No
