@@ -224,7 +224,7 @@ func (f *fleet) check() {
 				slow++
 			case m[1] == "refused" && strings.Contains(m[2], "process_unavailable"):
 				waits++ // for the next event; the ledger, read below, tells of refused posts
-			case strings.Contains(m[2], "no_event"): // it waits for its first one
+			case strings.Contains(m[2], "event_none"): // it waits for its first one
 			default:
 				f.t.Errorf("%s: %s", pod.Name, m[0])
 			}
