@@ -146,9 +146,13 @@ var inside = regexp.MustCompile(
 		`|/run/|/tmp/|\b\d+\.\d+\.\d+\.\d+\b|unix|\bsql|insert|database|x509|\bdial\b|errno|no such file` +
 		`|connection refused|permission`)
 
+// random matches tokens and hashes, in which any short word may stand.
+var random = regexp.MustCompile(`[\w-]{40,}`)
+
 // WantNothingTold fails an answer that tells an agent of the deployment.
 func WantNothingTold(t *testing.T, answer string) {
 	t.Helper()
+	answer = random.ReplaceAllString(answer, "")
 	if found := inside.FindString(answer); found != "" {
 		t.Errorf("the agent is told of %q: %s", found, answer)
 	}
