@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -180,14 +179,17 @@ func FuzzAnswer(f *testing.F) {
 		memory := new(mcp.Memory)
 		w := watch(t, memory, at, request(t, "tools/list", 1), &mcp.Rule{Tools: []string{"get_issue"}})
 		out, _, result := answer(w, status, typed(kind), string(said))
+		texts := make(map[string]bool)
 		for _, line := range append(lines.Split(out, -1), out) {
-			text := bytes.TrimPrefix([]byte(line), []byte("data:"))
+			texts[strings.TrimSpace(strings.TrimPrefix(line, "data:"))] = true
+		}
+		for text := range texts {
 			var message struct {
 				ID            any
 				Method        *string
 				Result, Error *struct{ Tools []struct{ Name string } }
 			}
-			if json.Unmarshal(text, &message) != nil {
+			if json.Unmarshal([]byte(text), &message) != nil {
 				continue
 			}
 			if message.Result != nil {
