@@ -207,9 +207,9 @@ func (m *mcpCall) refuse(w http.ResponseWriter, d problem.Details, err error) {
 	mcp.WriteProblem(w, d, m.message)
 }
 
-// keep keeps a tool call open whose result may still come.
+// keep keeps a request open whose result may still come.
 func (m *mcpCall) keep() bool {
-	if m.mcp.Answer == nil || !m.mcp.Answer.Resumable(mcp.Result(m.record.Result)) || !m.message.IsCall() {
+	if m.mcp.Answer == nil || !m.mcp.Answer.Resumable(mcp.Result(m.record.Result)) {
 		return false
 	}
 	m.stage = kept

@@ -300,6 +300,7 @@ func TestMCPOldTransport(t *testing.T) {
 	eventually(t, func() bool { return r.calls.Load() == 1 }, "the call has not reached the server")
 	close(r.hold)
 	must(t, <-done)
+	r.wantRecord(t, "initialize", "ok")
 	if rec := r.wantRecord(t, "tools/call get_issue", "ok"); rec.State != ledger.StateForwarded || rec.Status != 202 {
 		t.Errorf("%+v", rec)
 	}
