@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/actionproof/mediator/reputation/verification"
 	"github.com/actionproof/mediator/test/check"
@@ -123,8 +124,7 @@ func FuzzTurnHash(f *testing.F) {
 		if err := json.Unmarshal(text, &got); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
-		valid := func(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
-		if len(valid(tool+input+output+reasoning)) == len(tool+input+output+reasoning) &&
+		if utf8.ValidString(tool) && utf8.ValidString(input) && utf8.ValidString(output) && utf8.ValidString(reasoning) &&
 			(got.ToolCall != tool || got.Input != input || got.Output != output || got.Reasoning != reasoning ||
 				got.Timestamp != timestamp) {
 			t.Errorf("%q is read as %+v", text, got)
