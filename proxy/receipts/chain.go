@@ -2,6 +2,7 @@ package receipts
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -182,8 +183,11 @@ func (c *Chain) standing(ctx context.Context) (*evidence.InteractionHead, error)
 	return h, nil
 }
 
-// The caller holds c.mu.
+// unsigned refuses what needs the missing receipts, and blames the ledger if it stores none. The caller holds c.mu.
 func (c *Chain) unsigned() error {
+	if _, ok := errors.AsType[*ledger.Error](c.failure); ok {
+		return c.failure
+	}
 	err := refusal.New("custody_unavailable", "%d calls of this session have ended and have no receipt yet",
 		len(c.ended))
 	if c.failure != nil {

@@ -246,7 +246,7 @@ func TestEndsWithAFullLedger(t *testing.T) {
 	c := r.chain("ses_1")
 	r.fault.Ledger = full{r.fault.Ledger}
 	r.mustAsk(c, hello).answer(t, answer)
-	if _, err := r.keeper.Head(t.Context(), c); check.CodeOf(err) != "custody_unavailable" {
+	if _, err := r.keeper.Head(t.Context(), c); check.CodeOf(err) != "ledger_unavailable" {
 		t.Fatal(err)
 	}
 	r.crash()

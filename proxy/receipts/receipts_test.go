@@ -188,9 +188,21 @@ func TestDatabaseOutage(t *testing.T) {
 	if _, err := a.Receipt(t.Context()); check.CodeOf(err) != "ledger_unavailable" {
 		t.Errorf("a receipt is given out that is not stored: %v", err)
 	}
+	first := r.chain("ses_2") // its first post is refused, because the ledger stores nothing
+	p, err := r.keeper.Post(first, receipts.PostRequest{Record: r.record("post"), Body: strings.NewReader("{}")})
+	must(t, err)
+	_, err = p.Open()
+	must(t, err)
+	p.EndPost(ledger.Record{State: ledger.StateRefused}, time.Time{})
+	if _, err := r.keeper.Head(t.Context(), first); check.CodeOf(err) != "ledger_unavailable" {
+		t.Errorf("the second post: %v", err)
+	}
 	r.fault.fail(nil, nil)
-	if h := r.settled(c); h.Number != 1 || len(h.OpenCalls) != 0 {
-		t.Errorf("the chain stands at %+v", h)
+	r.read("ses_2", 1)
+	for _, chain := range []*receipts.Chain{c, first} {
+		if h := r.settled(chain); h.Number != 1 || len(h.OpenCalls) != 0 {
+			t.Errorf("the chain stands at %+v", h)
+		}
 	}
 }
 
