@@ -27,7 +27,7 @@ type AppRole struct {
 	Mount      string // of the auth method; approle if empty
 	RoleIDFile string
 	// SecretIDFile holds the secret id or, with Wrapped, a wrapping token for it. It is read at each login. A secret id
-	// that Vault refused is not tried again: five failures lock the role for fifteen minutes.
+	// that Vault calls invalid is not tried again: five failures lock the role for fifteen minutes.
 	SecretIDFile string
 	Wrapped      bool
 	Role         string // the AppRole's name, for which a wrapping token must be made; only with Wrapped
@@ -75,7 +75,8 @@ func (a *AppRole) login(ctx context.Context, c *api.Client) (*api.Secret, error)
 	}
 	secret, err := c.Logical().WriteWithContext(ctx, "auth/"+cmp.Or(a.Mount, "approle")+"/login",
 		map[string]any{"role_id": roleID, "secret_id": secretID})
-	if answer := (*api.ResponseError)(nil); errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest {
+	answer := (*api.ResponseError)(nil)
+	if errors.As(err, &answer) && answer.StatusCode == http.StatusBadRequest && said(answer, "invalid") {
 		a.refused = with
 	}
 	return secret, err

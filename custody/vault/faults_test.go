@@ -77,8 +77,22 @@ func TestFaultsLeaveNothing(t *testing.T) {
 func TestARefusedSecretIDIsNotTriedAgain(t *testing.T) {
 	role := newSigning(t, time.Hour, time.Hour)
 	role.auth.Wrapped = false
+	proxy := server.NewProxy(t)
+	s := open(t, vault.Options{Address: proxy.Address, Mount: role.mount})
+	role.deliver(t, role.secretID(t))
+	proxy.Set(t, vaulttest.Fault{Status: http.StatusBadRequest}) // a load balancer's
+	if _, err := s.Key(t.Context(), "k", role.auth); !unavailable(err) {
+		t.Errorf("got %v", err)
+	}
+	proxy.Set(t, vaulttest.Fault{})
+	_, err := s.Key(t.Context(), "k", role.auth)
+	for began := time.Now(); err != nil && time.Since(began) < time.Minute; {
+		time.Sleep(10 * time.Millisecond)
+		_, err = s.Key(t.Context(), "k", role.auth)
+	}
+	check.Must(t, err)
 	role.deliver(t, "00000000-0000-0000-0000-000000000000")
-	s := open(t, vault.Options{Mount: role.mount})
+	s = open(t, vault.Options{Mount: role.mount})
 	for i := range 10 {
 		_, err := s.Key(t.Context(), "k", role.auth)
 		if want := map[bool]string{true: "refuses the login", false: "not tried again"}[i == 0]; !unavailable(err) ||
