@@ -47,6 +47,8 @@ func answered(e *api.ResponseError) string {
 		return "Vault has too many requests (429)"
 	case e.StatusCode == http.StatusServiceUnavailable && said(e, "sealed"):
 		return "Vault is sealed (503)"
+	case said(e, "active cluster node not found"):
+		return "no node of Vault is active"
 	case e.StatusCode == http.StatusInternalServerError:
 		return "Vault fails (500): see its log; an audit device that is full or gone does this"
 	}

@@ -3,6 +3,7 @@ package vault_test
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -123,4 +124,16 @@ func TestNotOpen(t *testing.T) {
 			t.Errorf("Observe: %+v", l)
 		}
 	}
+}
+
+// A node of a cluster answers this while the cluster elects its active one.
+func TestNoActiveNode(t *testing.T) {
+	fake := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"errors":["local node not active but active cluster node not found"]}`,
+			http.StatusInternalServerError)
+	}))
+	t.Cleanup(fake.Close)
+	_, err := open(t, vault.Options{Address: fake.URL}).Key(t.Context(), "k",
+		&vault.TokenFile{Path: write(t, "a token")})
+	check.WantCode(t, err, "custody_unavailable", "no node of Vault is active")
 }

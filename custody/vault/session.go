@@ -210,7 +210,7 @@ func (e *session) renew(secret *api.Secret) {
 				e.lease(renewed.Secret.Auth.LeaseDuration)
 				e.server.o.Log.Debug("token renewed", zap.String("for", e.name))
 			case <-watcher.DoneCh(): // with or without an error the token ends soon
-				within, cancel := context.WithTimeout(ctx, e.server.o.Timeout)
+				within, cancel := context.WithTimeout(e.ctx, e.server.o.Timeout) // the login ends ctx
 				if err := e.login(within, secret.Auth.ClientToken); err != nil {
 					e.server.o.Log.Warn("Vault's token ends and there is no other one yet", zap.String("for", e.name),
 						zap.String("because", err.Error()))
