@@ -114,6 +114,23 @@ func (m *Memory) Keep(f *Flight, wait time.Duration, done func(Result)) {
 	m.giveUp(false, kept[:max(0, len(kept)-maxKept)])
 }
 
+// Close ends the wait for the results of all kept calls, because the process ends. It returns once each done has
+// returned.
+func (m *Memory) Close() {
+	var done []func(Result)
+	m.mu.Lock()
+	for _, f := range m.flights {
+		if f.kept != nil && f.result == "" {
+			f.timer.Stop()
+			done, f.kept = append(done, f.kept), nil
+		}
+	}
+	m.mu.Unlock()
+	for _, d := range done {
+		d(ResultLost)
+	}
+}
+
 // waiting returns the matching requests that wait for a result, the oldest first. The caller holds m.mu.
 func (m *Memory) waiting(which func(*Flight) bool) (found []*Flight) {
 	for _, f := range m.flights {

@@ -262,6 +262,13 @@ func TestKept(t *testing.T) {
 	listen(t, memory, at, events(`{"jsonrpc":"2.0","id":116,"result":{}}`, `{"jsonrpc":"2.0","id":101,"result":{}}`))
 	want("the second of many", many[1], mcp.ResultOK)
 	want("the last of many", many[16], mcp.ResultOK)
+	memory.Close()
+	for _, rest := range many[2:16] {
+		if len(rest) == 0 {
+			t.Fatal("the process ends before the record of a call is written")
+		}
+		want("when the process ends", rest, mcp.ResultLost)
+	}
 }
 
 // TestStartResumed: the answer that starts a session breaks off. The client resumes it in that session.

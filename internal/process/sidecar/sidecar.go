@@ -187,8 +187,13 @@ func (p *sidecar) Open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close closes the chains of receipts, and stores waiting records in the ledger.
+// Close ends waits for results, closes the chains of receipts, and stores waiting records in the ledger.
 func (p *sidecar) Close() {
+	if p.sessions != nil {
+		for _, s := range p.sessions.All() {
+			s.Memory.Close()
+		}
+	}
 	if p.looker != nil {
 		p.looker.Close()
 	}
